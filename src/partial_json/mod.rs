@@ -1,0 +1,1 @@
+//! Tool arguments while they stream, and the strict parse at their end.
