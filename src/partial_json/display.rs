@@ -79,7 +79,7 @@ struct Parser {
     state: State,
     /// The open containers, outermost first; the first one is the displayed object itself.
     open: Vec<Container>,
-    /// The key that is being read, or whose value has shown nothing yet.
+    /// The key that is being read, or whose value has shown nothing yet; else empty.
     key: String,
     steps: u64,
 }
@@ -169,10 +169,7 @@ impl Parser {
             (State::Start, _) if at == 0 && text.starts_with(BYTE_ORDER_MARK) => {
                 return Some(BYTE_ORDER_MARK.len_utf8());
             }
-            (State::FirstKey | State::NextKey, b'"') => {
-                self.key.clear();
-                State::Key(StringDecoder::default())
-            }
+            (State::FirstKey | State::NextKey, b'"') => State::Key(StringDecoder::default()),
             (State::Colon, b':') => State::Value,
             (State::FirstKey | State::Next, b'}') => self.close(Container::Object)?,
             (State::FirstItem | State::Next, b']') => self.close(Container::Array)?,
