@@ -71,8 +71,9 @@ impl PartialArguments {
 /// Everything but the text: a pushdown automaton over the tokens of JSON.
 ///
 /// ```text
-/// Start -{-> FirstKey -"-> Key -"-> Colon -:-> Value --> String | Number | Literal --> Next -,-> NextKey | Value
-///                                              Value -{-> FirstKey, -[-> FirstItem       -} ]-> Next | Settled
+/// Start --{--> FirstKey --"--> Key --"--> Colon --:--> Value
+/// Value --{--> FirstKey    Value --[--> FirstItem    Value ----> String | Number | Literal ----> Next
+/// Next --,--> NextKey | Value    FirstKey, FirstItem, Next --} or ]--> Next | Settled
 /// ```
 #[derive(Debug, Clone, Default)]
 struct Parser {
