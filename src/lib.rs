@@ -1,4 +1,19 @@
 //! The turns of a tool-using LLM agent as an explicit, typed state machine.
 
+pub mod agent;
+pub mod event;
+pub mod machine;
+pub mod message;
 pub mod partial_json;
+pub mod queue;
 pub mod schema;
+pub mod stream_fn;
+pub mod tool;
+
+pub use agent::*;
+pub use event::*;
+pub use message::*;
+pub use queue::*;
+pub use stream_fn::*;
+pub use tokio_util::sync::CancellationToken;
+pub use tool::*;

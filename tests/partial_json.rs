@@ -18,9 +18,7 @@ fn assert_shown<T: AsRef<str>>(cases: impl IntoIterator<Item = (T, Value)>) {
     for (text, expected) in cases {
         let text = text.as_ref();
         assert_eq!(shown([text]), expected, "whole: {text:?}");
-        let chars = text
-            .char_indices()
-            .map(|(at, char)| &text[at..at + char.len_utf8()]);
+        let chars = text.char_indices().map(|(at, char)| &text[at..at + char.len_utf8()]);
         assert_eq!(shown(chars), expected, "char by char: {text:?}");
     }
 }
@@ -38,8 +36,7 @@ fn shows_what_the_reference_shows() {
         deltas: Vec<String>,
         shown: Vec<Value>,
     }
-    let cases: Vec<Case> =
-        serde_json::from_str(include_str!("data/partial_arguments.json")).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(include_str!("data/partial_arguments.json")).unwrap();
     assert!(cases.len() > 50);
     for Case {
         deltas,
@@ -87,11 +84,7 @@ fn c005_malformed_arguments_are_shown_but_not_executed() {
 fn c026_deep_nesting_does_not_overflow_the_stack() {
     let deepest = |open: &str, close: &str| {
         let levels = 126;
-        format!(
-            r#"{{"a":{}1{}}}"#,
-            open.repeat(levels),
-            close.repeat(levels)
-        )
+        format!(r#"{{"a":{}1{}}}"#, open.repeat(levels), close.repeat(levels))
     };
     for (open, close) in [(r#"{"a":"#, "}"), ("[", "]")] {
         // As deep as `serde_json` reads: shown whole.
@@ -179,10 +172,7 @@ fn c095_cut_inside_an_escape() {
         (r#"{"a":"x\ud83d\"#, json!({"a": "x"})),
         (r#"{"a":"x\ud83d\ude0"#, json!({"a": "x"})),
         (r#"{"a":"x\ud83d\ude00"#, json!({"a": "x😀"})),
-        (
-            r#"{"a":"\"\\\/\b\f\n\r\t"#,
-            json!({"a": "\"\\/\u{8}\u{c}\n\r\t"}),
-        ),
+        (r#"{"a":"\"\\\/\b\f\n\r\t"#, json!({"a": "\"\\/\u{8}\u{c}\n\r\t"})),
     ]);
 }
 
@@ -259,10 +249,7 @@ fn c102_text_that_is_not_json() {
         ("\u{feff}\u{feff}{\"a\":1}", json!({})),
         ("\u{feff} {\"a\":1", json!({"a": 1})),
     ]);
-    assert_eq!(
-        json!(parse_arguments("\u{feff} {\"a\":1}").unwrap()),
-        json!({"a": 1})
-    );
+    assert_eq!(json!(parse_arguments("\u{feff} {\"a\":1}").unwrap()), json!({"a": 1}));
 }
 
 /// Keys show nothing before their value begins, and the later of two equal keys wins.
@@ -277,17 +264,11 @@ fn keys() {
         (r#"{"a": {"#, json!({"a": {}})),
         (r#"{"a":"","#, json!({"a": ""})),
         (r#"{"a":[{"b":1},{"c"#, json!({"a": [{"b": 1}, {}]})),
-        (
-            r#"{"a":{"b":{}},"c":[[]]}"#,
-            json!({"a": {"b": {}}, "c": [[]]}),
-        ),
+        (r#"{"a":{"b":{}},"c":[[]]}"#, json!({"a": {"b": {}}, "c": [[]]})),
         (r#"{"":1}"#, json!({"": 1})),
         (r#"{"a":1,"b":2,"a":"#, json!({"a": 1, "b": 2})),
         (r#"{"a":1,"b":2,"a":"x"#, json!({"a": "x", "b": 2})),
-        (
-            r#"{"a":1,"b":2,"a":{"a":3,"a":[4"#,
-            json!({"a": {"a": [4]}, "b": 2}),
-        ),
+        (r#"{"a":1,"b":2,"a":{"a":3,"a":[4"#, json!({"a": {"a": [4]}, "b": 2})),
         (
             r#"{"a":"old","b":2,"c":3,"\u0061":-"#,
             json!({"a": "old", "b": 2, "c": 3}),
@@ -296,10 +277,7 @@ fn keys() {
     let Value::Object(shown) = shown([r#"{"z":1,"y":2,"x":{"b":1,"a":2}}"#]) else {
         unreachable!()
     };
-    assert_eq!(
-        json!(shown).to_string(),
-        r#"{"z":1,"y":2,"x":{"b":1,"a":2}}"#
-    );
+    assert_eq!(json!(shown).to_string(), r#"{"z":1,"y":2,"x":{"b":1,"a":2}}"#);
 }
 
 /// What `serde_json` refuses in a string is repaired the same way in both readings, in keys and in values.
@@ -314,10 +292,7 @@ fn strings_are_repaired() {
         (r#"{"a":"\uABcé"}"#, json!({"a": r"\uABcé"})),
         ("{\"a\":\"\\\n\"}", json!({"a": "\\\n"})),
         (r#"{"a":"\é"}"#, json!({"a": r"\é"})),
-        (
-            r#"{"a\q":{"b\q":[1,"\d"]}}"#,
-            json!({r"a\q": {r"b\q": [1, r"\d"]}}),
-        ),
+        (r#"{"a\q":{"b\q":[1,"\d"]}}"#, json!({r"a\q": {r"b\q": [1, r"\d"]}})),
         (r#"{"a":"\ud800"}"#, json!({"a": "\u{fffd}"})),
         (r#"{"a":"\udc00\ud800"}"#, json!({"a": "\u{fffd}\u{fffd}"})),
         ("{\"a\\\"\n\":\"{\\\"\\q:\"}", json!({"a\"\n": "{\"\\q:"})),
@@ -331,21 +306,12 @@ fn strings_are_repaired() {
 #[test]
 fn errors_point_at_the_fault() {
     for (text, expected) in [
-        (
-            r#"{"a":"caf\u00e9",,}"#,
-            "key must be a string at line 1 column 18",
-        ),
-        (
-            "{\"a\":\"x\ny",
-            "EOF while parsing a string at line 1 column 10",
-        ),
+        (r#"{"a":"caf\u00e9",,}"#, "key must be a string at line 1 column 18"),
+        ("{\"a\":\"x\ny", "EOF while parsing a string at line 1 column 10"),
         (r#"{"a":1} junk"#, "trailing characters at line 1 column 9"),
     ] {
         let error = parse_arguments(text).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("arguments are not valid JSON: {expected}")
-        );
+        assert_eq!(error.to_string(), format!("arguments are not valid JSON: {expected}"));
     }
 }
 
@@ -361,12 +327,7 @@ fn refused_text_is_quoted_up_to_a_limit() {
 #[test]
 fn a_foreign_object_stops_the_display() {
     for text in [r#"{"a":"x"#, r#"{"a":[1"#, r#"{"a":{"b":1"#, r#"{"a":1"#] {
-        for foreign in [
-            json!({}),
-            json!({"a": 1}),
-            json!({"a": "y"}),
-            json!({"a": []}),
-        ] {
+        for foreign in [json!({}), json!({"a": 1}), json!({"a": "y"}), json!({"a": []})] {
             let mut arguments = PartialArguments::new();
             arguments.push(text, &mut Map::new());
             let mut shown = foreign.as_object().unwrap().clone();

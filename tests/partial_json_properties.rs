@@ -57,16 +57,15 @@ fn object() -> impl Strategy<Value = Value> {
                 .prop_map(|entries| Value::Object(entries.into_iter().collect())),
         ]
     });
-    prop::collection::vec((".{0,4}", value), 0..6)
-        .prop_map(|entries| Value::Object(entries.into_iter().collect()))
+    prop::collection::vec((".{0,4}", value), 0..6).prop_map(|entries| Value::Object(entries.into_iter().collect()))
 }
 
 /// Text made of JSON's tokens, mostly in places where they do not belong.
 fn token_soup() -> impl Strategy<Value = String> {
     let token = prop::sample::select(vec![
-        "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"a\":", "\"b\":\"", "{\"a\":", "\\", "\\u",
-        "\\ud83d", "\\ude00", "\\n", "\\q", "00e9", "x", "é", "😀", "-", "0", "12", ".5", "e9",
-        "E+", "99", "true", "fal", "nul", "l", " ", "\n", "\u{0}", "\u{feff}", "/",
+        "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"a\":", "\"b\":\"", "{\"a\":", "\\", "\\u", "\\ud83d",
+        "\\ude00", "\\n", "\\q", "00e9", "x", "é", "😀", "-", "0", "12", ".5", "e9", "E+", "99", "true", "fal", "nul",
+        "l", " ", "\n", "\u{0}", "\u{feff}", "/",
     ]);
     let soup = prop::collection::vec(token, 0..30).prop_map(|tokens| tokens.concat());
     (

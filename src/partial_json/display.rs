@@ -154,12 +154,7 @@ impl Parser {
     }
 
     /// Reads one byte between the scalars: punctuation, white space, or the first byte of a scalar.
-    fn structure(
-        &mut self,
-        text: &str,
-        at: usize,
-        shown: &mut Map<String, Value>,
-    ) -> Option<usize> {
+    fn structure(&mut self, text: &str, at: usize, shown: &mut Map<String, Value>) -> Option<usize> {
         let byte = *text.as_bytes().get(at)?;
         self.state = match (self.state, byte) {
             (state, b' ' | b'\t' | b'\n' | b'\r') => state,
@@ -196,17 +191,9 @@ impl Parser {
     }
 
     /// The state within the value that begins with `byte`.
-    fn begin_value(
-        &mut self,
-        byte: u8,
-        at: usize,
-        shown: &mut Map<String, Value>,
-    ) -> Option<State> {
+    fn begin_value(&mut self, byte: u8, at: usize, shown: &mut Map<String, Value>) -> Option<State> {
         let (value, state) = match byte {
-            b'"' => (
-                Value::String(String::new()),
-                State::String(StringDecoder::default()),
-            ),
+            b'"' => (Value::String(String::new()), State::String(StringDecoder::default())),
             b'{' => (Value::Object(Map::new()), State::FirstKey),
             b'[' => (Value::Array(Vec::new()), State::FirstItem),
             b't' => (Value::Bool(true), State::Literal { rest: "rue" }),
@@ -229,19 +216,11 @@ impl Parser {
     }
 
     /// Reads on in a number and shows its value: the provisional one unless the number has ended and is in range.
-    fn number(
-        &mut self,
-        mut scanner: NumberScanner,
-        text: &str,
-        shown: &mut Map<String, Value>,
-    ) -> Option<usize> {
+    fn number(&mut self, mut scanner: NumberScanner, text: &str, shown: &mut Map<String, Value>) -> Option<usize> {
         let is_shown = scanner.is_shown();
         let end = scanner.scan(text);
         let (value, state) = if end == text.len() {
-            (
-                scanner.provisional(text, &mut self.steps),
-                State::Number(scanner),
-            )
+            (scanner.provisional(text, &mut self.steps), State::Number(scanner))
         } else if let Some(value) = scanner.complete(text, &mut self.steps) {
             (Some(value), State::Next)
         } else {

@@ -42,26 +42,19 @@ impl Phase {
         Some(match (self, byte) {
             (Self::Start, b'-') => Self::Minus,
             (Self::Start | Self::Minus, b'0') => Self::Zero,
-            (Self::Start | Self::Minus, b'1'..=b'9') | (Self::Integer, b'0'..=b'9') => {
-                Self::Integer
-            }
+            (Self::Start | Self::Minus, b'1'..=b'9') | (Self::Integer, b'0'..=b'9') => Self::Integer,
             (Self::Zero | Self::Integer, b'.') => Self::Point,
             (Self::Point | Self::Fraction, b'0'..=b'9') => Self::Fraction,
             (Self::Zero | Self::Integer | Self::Fraction, b'e' | b'E') => Self::Exponent,
             (Self::Exponent, b'+' | b'-') => Self::ExponentSign,
-            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, b'0'..=b'9') => {
-                Self::ExponentDigits
-            }
+            (Self::Exponent | Self::ExponentSign | Self::ExponentDigits, b'0'..=b'9') => Self::ExponentDigits,
             _ => return None,
         })
     }
 
     /// Whether a number may end here.
     fn is_complete(self) -> bool {
-        matches!(
-            self,
-            Self::Zero | Self::Integer | Self::Fraction | Self::ExponentDigits
-        )
+        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::ExponentDigits)
     }
 }
 
@@ -115,9 +108,7 @@ impl NumberScanner {
         }
         // The exponent is out of range, and more digits will not bring it back: this value is the last one.
         self.evaluated = PROVISIONAL_BYTES;
-        (1..self.valid)
-            .rev()
-            .find_map(|len| self.evaluate(text, len, steps))
+        (1..self.valid).rev().find_map(|len| self.evaluate(text, len, steps))
     }
 
     /// Whether [`provisional`](Self::provisional) has given a value yet.

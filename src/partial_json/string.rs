@@ -91,13 +91,7 @@ impl StringDecoder {
     }
 
     /// Takes the character behind `\u` and `len` digits; `false` if it is not a digit and has to be read again.
-    fn after_unicode(
-        &mut self,
-        mut digits: [char; 4],
-        len: usize,
-        next: char,
-        out: &mut String,
-    ) -> bool {
+    fn after_unicode(&mut self, mut digits: [char; 4], len: usize, next: char, out: &mut String) -> bool {
         if !next.is_ascii_hexdigit() {
             self.end_pair(out);
             out.push_str("\\u");

@@ -28,9 +28,7 @@ struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     fn new(start: &'a Value) -> Self {
-        Self {
-            events: vec![start],
-        }
+        Self { events: vec![start] }
     }
 
     fn start(&self) -> &Value {
@@ -126,12 +124,8 @@ fn assign_updates<'a>(lanes: &mut [Lane<'a>], window: &'a [Value]) {
 
 /// Gives each lane its end: among calls with the same id and tool, the one whose result message agrees with it.
 fn assign_ends<'a>(lanes: &mut [Lane<'a>], window: &'a [Value], following: &[Value]) {
-    let is_result = |event: &&Value| {
-        event["type"] == "message_start" && event["message"]["role"] == "toolResult"
-    };
-    let following = following
-        .iter()
-        .take_while(|event| event["type"] != "turn_end");
+    let is_result = |event: &&Value| event["type"] == "message_start" && event["message"]["role"] == "toolResult";
+    let following = following.iter().take_while(|event| event["type"] != "turn_end");
     let results = following.filter(is_result).map(|event| &event["message"]);
     let results: Vec<_> = results.collect();
     for end in window.iter().filter(|event| is(event, "end")) {

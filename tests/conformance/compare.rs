@@ -56,11 +56,7 @@ pub(crate) fn compare(fixture: &Fixture, observed: Observed) -> Result<(), Strin
 /// Compares trimmed events in order. A parallel batch may come in another order, at the same place.
 ///
 /// The error is the index of the first event that is wrong.
-pub(crate) fn compare_events(
-    setup: &Setup,
-    expected: &[Value],
-    got: &[Value],
-) -> Result<(), usize> {
+pub(crate) fn compare_events(setup: &Setup, expected: &[Value], got: &[Value]) -> Result<(), usize> {
     let mut at = 0;
     while at < expected.len().max(got.len()) {
         if let Some(batch) = ParallelBatch::at(expected, at) {
@@ -83,10 +79,7 @@ fn equal_at(index: usize, expected: &[Value], got: &[Value]) -> bool {
 }
 
 fn compare_requests(expected: &[Request], got: &[Request]) -> Result<(), String> {
-    let expected = expected
-        .iter()
-        .map(trimmed)
-        .collect::<Result<Vec<_>, _>>()?;
+    let expected = expected.iter().map(trimmed).collect::<Result<Vec<_>, _>>()?;
     let got = got.iter().map(trimmed).collect::<Result<Vec<_>, _>>()?;
     let longer = expected.len().max(got.len());
     match (0..longer).find(|&index| !equal_at(index, &expected, &got)) {
@@ -104,9 +97,7 @@ fn compare_outcomes(expected: &[ExpectedOutcome], got: &[Outcome]) -> Result<(),
     if expected.len() == got.len() && expected.iter().zip(got).all(agree) {
         return Ok(());
     }
-    Err(format!(
-        "outcomes differ\n  expected {expected:?}\n  got      {got:?}"
-    ))
+    Err(format!("outcomes differ\n  expected {expected:?}\n  got      {got:?}"))
 }
 
 fn compare_state(expected: &State, got: &State) -> Result<(), String> {

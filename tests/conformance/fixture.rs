@@ -169,8 +169,7 @@ pub(crate) struct Call {
 impl Call {
     /// The partial results it reports.
     pub(crate) fn partial_results(&self) -> impl Iterator<Item = Value> {
-        let partial_result =
-            |text| json!({ "content": [{ "type": "text", "text": text }], "details": {} });
+        let partial_result = |text| json!({ "content": [{ "type": "text", "text": text }], "details": {} });
         self.updates.iter().map(partial_result)
     }
 }
@@ -374,10 +373,7 @@ mod tests {
     fn a_plain_result_shows_the_arguments_as_javascript_does() {
         let tool: Tool = serde_json::from_value(json!({ "name": "calc" })).unwrap();
         let result = tool.plain_result(&json!({ "z": 42.0, "a": [1.5, "x"] }));
-        assert_eq!(
-            result["content"][0]["text"],
-            "calc({\"z\":42,\"a\":[1.5,\"x\"]})"
-        );
+        assert_eq!(result["content"][0]["text"], "calc({\"z\":42,\"a\":[1.5,\"x\"]})");
     }
 
     #[test]

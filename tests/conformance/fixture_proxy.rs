@@ -112,22 +112,11 @@ pub(crate) fn proxy_event(event: &Value, partial: Value) -> Value {
 }
 
 /// Compares what a client did with what the fixture expects of it.
-pub(crate) fn compare_proxy(
-    fixture: &ProxyFixture,
-    observed: &ProxyObserved,
-) -> Result<(), String> {
+pub(crate) fn compare_proxy(fixture: &ProxyFixture, observed: &ProxyObserved) -> Result<(), String> {
     let expect = &fixture.expect;
-    compare_value(
-        "request",
-        &to_value(&expect.request)?,
-        to_value(&observed.request)?,
-    )?;
+    compare_value("request", &to_value(&expect.request)?, to_value(&observed.request)?)?;
     let expected_events = Value::Array(expect.events.clone());
-    compare_value(
-        "events",
-        &expected_events,
-        Value::Array(observed.events.clone()),
-    )?;
+    compare_value("events", &expected_events, Value::Array(observed.events.clone()))?;
     let mut last = observed.r#final.clone();
     let message = last["errorMessage"].as_str().unwrap_or_default();
     if !message.is_empty() && !wording_is_fixed(fixture) {
@@ -190,11 +179,7 @@ mod tests {
             ("aGkhPw==", "hi!?"),
         ];
         for (text, bytes) in cases {
-            assert_eq!(
-                decode_base64(text).as_deref(),
-                Some(bytes.as_bytes()),
-                "{text}"
-            );
+            assert_eq!(decode_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
         }
         assert_eq!(decode_base64("/+8="), Some(vec![0xff, 0xef]));
         for wrong in ["aGk", "a===", "a-k=", "a=k="] {
@@ -226,16 +211,9 @@ mod tests {
             ("server-error-event", false),
             ("text", false),
         ] {
-            let loaded = fixtures
-                .iter()
-                .find(|one| one.fixture.name == name)
-                .unwrap();
+            let loaded = fixtures.iter().find(|one| one.fixture.name == name).unwrap();
             let observed = with_error(&loaded.fixture, "something else");
-            assert_eq!(
-                compare_proxy(&loaded.fixture, &observed).is_ok(),
-                accepted,
-                "{name}"
-            );
+            assert_eq!(compare_proxy(&loaded.fixture, &observed).is_ok(), accepted, "{name}");
         }
     }
 
@@ -243,8 +221,7 @@ mod tests {
     fn a_proxy_event_shows_the_partial_content() {
         let event = serde_json::json!({ "type": "text_end", "contentIndex": 0, "content": "a", "partial": {} });
         let content = serde_json::json!([{ "type": "text", "text": "a" }]);
-        let expected =
-            serde_json::json!({ "type": "text_end", "contentIndex": 0, "partial": content });
+        let expected = serde_json::json!({ "type": "text_end", "contentIndex": 0, "partial": content });
         assert_eq!(proxy_event(&event, content), expected);
     }
 }

@@ -10,8 +10,9 @@ use serde_json::{Map, Number, Value, json};
 pub(crate) fn difference(expected: &Value, got: &Value) -> Option<String> {
     match (expected, got) {
         (Value::Object(expected), Value::Object(got)) => object_difference(expected, got),
-        (Value::Array(expected), Value::Array(got)) => (0..expected.len().max(got.len()))
-            .find_map(|i| member_difference(i, expected.get(i), got.get(i))),
+        (Value::Array(expected), Value::Array(got)) => {
+            (0..expected.len().max(got.len())).find_map(|i| member_difference(i, expected.get(i), got.get(i)))
+        }
         (Value::Number(expected), Value::Number(got)) if same_number(expected, got) => None,
         _ if expected == got => None,
         _ => Some(String::new()),
@@ -31,11 +32,7 @@ fn object_difference(expected: &Map<String, Value>, got: &Map<String, Value>) ->
         .or_else(|| Some(format!("/{}", unexpected()?)))
 }
 
-fn member_difference(
-    key: impl Display,
-    expected: Option<&Value>,
-    got: Option<&Value>,
-) -> Option<String> {
+fn member_difference(key: impl Display, expected: Option<&Value>, got: Option<&Value>) -> Option<String> {
     let below = match (expected, got) {
         (Some(expected), Some(got)) => difference(expected, got)?,
         _ => String::new(),
@@ -115,10 +112,7 @@ mod tests {
             difference(&json!({ "a": [{}] }), &json!({ "a": [{ "b": null }] })),
             Some("/a/0/b".to_owned())
         );
-        assert_eq!(
-            difference(&json!([1, 2]), &json!([1])),
-            Some("/1".to_owned())
-        );
+        assert_eq!(difference(&json!([1, 2]), &json!([1])), Some("/1".to_owned()));
     }
 
     #[test]

@@ -40,12 +40,7 @@ pub(crate) fn load_own<T: DeserializeOwned>(kind: &str) -> Result<Vec<Loaded<T>>
 /// The fixtures of a kind in an extra folder, which must be readable even if it has none of that kind.
 fn load_extra<T: DeserializeOwned>(folder: &OsStr, kind: &str) -> Result<Vec<Loaded<T>>, String> {
     let folder = Path::new(folder);
-    fs::read_dir(folder).map_err(|error| {
-        format!(
-            "{EXTRA_FOLDER}: cannot read `{}`: {error}",
-            folder.display()
-        )
-    })?;
+    fs::read_dir(folder).map_err(|error| format!("{EXTRA_FOLDER}: cannot read `{}`: {error}", folder.display()))?;
     let below = folder.join(kind);
     match fs::metadata(&below) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -65,10 +60,8 @@ fn load_folder<T: DeserializeOwned>(folder: &Path) -> Result<Vec<Loaded<T>>, Str
 }
 
 fn load_file<T: DeserializeOwned>(file: PathBuf) -> Result<Loaded<T>, String> {
-    let text =
-        fs::read(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
-    let fixture =
-        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = fs::read(&file).map_err(|error| format!("cannot read `{}`: {error}", file.display()))?;
+    let fixture = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(Loaded { file, fixture })
 }
 
@@ -123,19 +116,13 @@ mod tests {
         scratch.write("a.json", EMPTY);
         scratch.write("README.md", "not a fixture");
         let files: Vec<_> = scratch.load("loop").unwrap();
-        let names: Vec<_> = files
-            .iter()
-            .filter_map(|one| one.file.file_name())
-            .collect();
+        let names: Vec<_> = files.iter().filter_map(|one| one.file.file_name()).collect();
         assert_eq!(names, ["a.json", "b.json"]);
         assert!(scratch.load("proxy").unwrap().is_empty());
 
         let missing = scratch.0.join("missing");
         let error = load_extra::<Fixture>(missing.as_os_str(), "loop").unwrap_err();
-        assert!(
-            error.contains(EXTRA_FOLDER) && error.contains("missing"),
-            "{error}"
-        );
+        assert!(error.contains(EXTRA_FOLDER) && error.contains("missing"), "{error}");
         let file = scratch.0.join("loop/a.json");
         assert!(load_extra::<Fixture>(file.as_os_str(), "loop").is_err());
         assert!(load_extra::<Fixture>(OsStr::new(""), "loop").is_err());
@@ -144,14 +131,8 @@ mod tests {
     #[test]
     fn a_wrong_file_is_named_with_the_reason() {
         let scratch = Scratch::new("wrong");
-        scratch.write(
-            "odd.json",
-            &EMPTY.replace("\"steps\"", "\"stops\": [], \"steps\""),
-        );
+        scratch.write("odd.json", &EMPTY.replace("\"steps\"", "\"stops\": [], \"steps\""));
         let error = scratch.load("loop").unwrap_err();
-        assert!(
-            error.contains("odd.json") && error.contains("stops"),
-            "{error}"
-        );
+        assert!(error.contains("odd.json") && error.contains("stops"), "{error}");
     }
 }

@@ -41,8 +41,5 @@ fn check_engine(engine: impl Fn(&Fixture) -> Observed) -> Result<(), String> {
         return Ok(());
     }
     let count = failures.len();
-    Err(format!(
-        "{count} fixtures failed\n\n{}",
-        failures.join("\n\n")
-    ))
+    Err(format!("{count} fixtures failed\n\n{}", failures.join("\n\n")))
 }

@@ -88,9 +88,7 @@ impl TryFrom<RawOp> for Op {
         if images.is_some() && !matches!(raw.prompt, Some(Value::String(_))) {
             return Err("`images` goes with a text prompt only".to_owned());
         }
-        let prompt = raw
-            .prompt
-            .map(|content| prompt(content, images.unwrap_or_default()));
+        let prompt = raw.prompt.map(|content| prompt(content, images.unwrap_or_default()));
         let operations = [
             prompt.transpose()?.map(Self::Prompt),
             flag("continue", raw.r#continue, Self::Continue)?,

@@ -77,11 +77,7 @@ fn no_swap_passes_outside_of_a_parallel_batch() {
             got.swap(index - 1, index);
             if a != b && compare_events(&fixture.setup, expected, &got).is_ok() {
                 assert!(is_tool(a) && is_tool(b), "{}: {index}", fixture.name);
-                assert_ne!(
-                    a["toolCallId"], b["toolCallId"],
-                    "{}: {index}",
-                    fixture.name
-                );
+                assert_ne!(a["toolCallId"], b["toolCallId"], "{}: {index}", fixture.name);
                 passed += 1;
             }
             got.swap(index - 1, index);
@@ -91,10 +87,7 @@ fn no_swap_passes_outside_of_a_parallel_batch() {
 }
 
 fn is_tool(event: &Value) -> bool {
-    event["type"]
-        .as_str()
-        .unwrap()
-        .starts_with("tool_execution_")
+    event["type"].as_str().unwrap().starts_with("tool_execution_")
 }
 
 #[test]
@@ -177,11 +170,7 @@ fn order(expected: &str, got: &str, calls: &Value) -> Result<(), usize> {
 #[test]
 fn a_parallel_batch_may_be_permuted() {
     let expected = "S1 S2 S3 U2x U2y E1 E3 E2";
-    for got in [
-        "S1 E1 S2 U2x S3 U2y E2 E3",
-        "S1 S2 S3 E3 E1 U2x U2y E2",
-        expected,
-    ] {
+    for got in ["S1 E1 S2 U2x S3 U2y E2 E3", "S1 S2 S3 E3 E1 U2x U2y E2", expected] {
         assert_eq!(order(expected, got, &json!({})), Ok(()), "{got}");
     }
 }
@@ -230,9 +219,6 @@ fn calls_with_the_same_id_are_told_apart_by_what_they_do() {
 #[test]
 fn one_call_at_a_time_is_no_parallel_batch() {
     for sequential in ["S1 U1x E1 R1 S2 E2 R2", "S1 E1", "E1 S1 S2 E2", "R1", ""] {
-        assert!(
-            ParallelBatch::at(&events(sequential), 0).is_none(),
-            "{sequential}"
-        );
+        assert!(ParallelBatch::at(&events(sequential), 0).is_none(), "{sequential}");
     }
 }

@@ -1,0 +1,5 @@
+//! The agent.
+
+mod state;
+
+pub use state::AgentState;

@@ -1,0 +1,145 @@
+//! The pure reducer: folding a run's events gives the agent's state (I5).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::event::AgentEvent;
+use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, StopReason, ToolCall, Transcript};
+
+/// What an agent is in the middle of: its transcript, the message that streams, the calls that run, the last error.
+///
+/// [`apply`](Self::apply) is all there is to it: it needs no loop and no agent, so a program that forwards events to
+/// another place can keep the same state there.
+///
+/// ```
+/// use turnstate::{AgentEvent, AgentState, Message};
+/// let mut state = AgentState::<Message>::default();
+/// let message = std::sync::Arc::new(Message::user("hi"));
+/// state.apply(&AgentEvent::MessageEnd { message });
+/// assert_eq!(state.transcript().len(), 1);
+/// ```
+#[derive(Debug, Clone)]
+pub struct AgentState<M = Message> {
+    transcript: Transcript<M>,
+    current: Option<Current<M>>,
+    pending: BTreeMap<usize, Arc<ToolCall>>,
+    error: Option<String>,
+}
+
+/// A message that has begun but not ended.
+#[derive(Debug, Clone)]
+enum Current<M> {
+    /// It is complete already.
+    Whole(Arc<M>),
+    /// It streams.
+    Partial(Box<PartialMessage>),
+}
+
+impl<M: AgentMessage> AgentState<M> {
+    /// A state with this transcript.
+    pub fn new(transcript: Transcript<M>) -> Self {
+        Self {
+            transcript,
+            current: None,
+            pending: BTreeMap::new(),
+            error: None,
+        }
+    }
+
+    /// Folds one event in. Costs what the event costs: a delta its length (I8).
+    pub fn apply(&mut self, event: &AgentEvent<M>) {
+        match event {
+            AgentEvent::AgentStart => {
+                self.error = None;
+                self.settle();
+            }
+            AgentEvent::AgentEnd { .. } => self.settle(),
+            AgentEvent::MessageStart { message, folded } => {
+                let partial = folded.clone().or_else(|| {
+                    let answer = message.as_message().and_then(Message::as_assistant)?;
+                    Some(Box::new(PartialMessage::resume(answer.clone())))
+                });
+                self.current = Some(partial.map_or_else(|| Current::Whole(Arc::clone(message)), Current::Partial));
+            }
+            AgentEvent::MessageUpdate { event } => {
+                if let Some(Current::Partial(partial)) = &mut self.current {
+                    // The machine has checked the event against the same fold.
+                    let _ = partial.apply(event);
+                }
+            }
+            AgentEvent::MessageEnd { message } => {
+                self.current = None;
+                self.transcript.push(Arc::clone(message));
+            }
+            AgentEvent::ToolExecutionStart { index, call } => {
+                self.pending.insert(*index, Arc::clone(call));
+            }
+            AgentEvent::ToolExecutionEnd { index, .. } => {
+                self.pending.remove(index);
+            }
+            AgentEvent::TurnEnd { message, .. } => {
+                let answer = message.as_message().and_then(Message::as_assistant);
+                if let Some(error) = answer.and_then(|answer| answer.error_message.as_ref()) {
+                    self.error = Some(error.clone());
+                }
+            }
+            AgentEvent::TurnStart | AgentEvent::ToolExecutionUpdate { .. } => {}
+        }
+    }
+
+    fn settle(&mut self) {
+        self.current = None;
+        self.pending.clear();
+    }
+
+    /// The messages.
+    pub fn transcript(&self) -> &Transcript<M> {
+        &self.transcript
+    }
+
+    /// The assistant message that streams, as far as it is known.
+    pub fn partial(&self) -> Option<&AssistantMessage> {
+        match self.current.as_ref()? {
+            Current::Partial(partial) => Some(partial.message()),
+            Current::Whole(_) => None,
+        }
+    }
+
+    /// The message that has begun but not ended, of whatever role. A streaming one is copied for it.
+    pub fn streaming_message(&self) -> Option<Arc<M>> {
+        match self.current.as_ref()? {
+            Current::Whole(message) => Some(Arc::clone(message)),
+            Current::Partial(partial) => Some(Arc::new(M::from(partial.message().clone().into()))),
+        }
+    }
+
+    /// The calls that were taken up but not answered yet, by position within their message.
+    pub fn pending_tool_calls(&self) -> impl Iterator<Item = (usize, &Arc<ToolCall>)> {
+        self.pending.iter().map(|(index, call)| (*index, call))
+    }
+
+    /// What went wrong in the last failed or aborted turn, until the next run begins.
+    pub fn error_message(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Drops a trailing assistant message that failed or was aborted, and says whether there was one.
+    pub(crate) fn drop_failure(&mut self) -> bool {
+        let last = self
+            .transcript
+            .last()
+            .and_then(|last| last.as_message())
+            .and_then(Message::as_assistant);
+        let failed = last.is_some_and(|answer| matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted));
+        if failed {
+            self.transcript = self.transcript.prefix(self.transcript.len() - 1);
+        }
+        failed
+    }
+}
+
+impl<M: AgentMessage> Default for AgentState<M> {
+    fn default() -> Self {
+        Self::new(Transcript::new())
+    }
+}

@@ -1,0 +1,303 @@
+//! What a model streams.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::assistant::{AssistantMessage, StopReason, Usage};
+
+/// Why an answer is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DoneReason {
+    /// It is complete.
+    #[default]
+    Stop,
+    /// The output limit cut it.
+    Length,
+    /// The model waits for tool results.
+    ToolUse,
+}
+
+impl From<DoneReason> for StopReason {
+    fn from(reason: DoneReason) -> Self {
+        match reason {
+            DoneReason::Stop => Self::Stop,
+            DoneReason::Length => Self::Length,
+            DoneReason::ToolUse => Self::ToolUse,
+        }
+    }
+}
+
+/// Why an answer broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ErrorReason {
+    /// It failed.
+    Error,
+    /// It was aborted.
+    Aborted,
+}
+
+impl From<ErrorReason> for StopReason {
+    fn from(reason: ErrorReason) -> Self {
+        match reason {
+            ErrorReason::Error => Self::Error,
+            ErrorReason::Aborted => Self::Aborted,
+        }
+    }
+}
+
+/// What the start of a response may say of itself; what is absent comes from the request's model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResponseHead {
+    /// See [`AssistantMessage::api`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
+    /// See [`AssistantMessage::provider`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// See [`AssistantMessage::model`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// See [`AssistantMessage::response_id`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_id: Option<String>,
+}
+
+/// What the provider knows of a call at its end. What is present replaces what was folded.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ToolCallPatch {
+    /// The id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The arguments. They replace the streamed ones, and whatever could not be read of those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Map<String, Value>>,
+    /// Opaque provider data that must be sent back with the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thought_signature: Option<String>,
+    /// Why the arguments could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments_error: Option<String>,
+}
+
+/// One event of a model's answer: what a stream function yields, and what a proxy sends as JSON.
+///
+/// A good stream is `Start`, then for each block its start, deltas and end, then `Done` or `Error`. Blocks are told
+/// apart by their content index and may interleave. What other orders do is described at
+/// [`PartialMessage`](super::PartialMessage).
+///
+/// ```
+/// use turnstate::AssistantEvent;
+/// let event: AssistantEvent =
+///     serde_json::from_str(r#"{"type":"text_delta","contentIndex":0,"delta":"hi"}"#).unwrap();
+/// assert_eq!(event, AssistantEvent::text_delta(0, "hi"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum AssistantEvent {
+    /// The response begins.
+    Start {
+        /// What it says of itself.
+        #[serde(flatten)]
+        head: Option<Box<ResponseHead>>,
+    },
+    /// A text block begins.
+    TextStart {
+        /// The block.
+        content_index: usize,
+    },
+    /// More of a text block.
+    TextDelta {
+        /// The block.
+        content_index: usize,
+        /// The text to append.
+        delta: String,
+    },
+    /// A text block is complete.
+    TextEnd {
+        /// The block.
+        content_index: usize,
+        /// Becomes [`TextContent::text_signature`](super::TextContent::text_signature).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content_signature: Option<String>,
+    },
+    /// A thinking block begins.
+    ThinkingStart {
+        /// The block.
+        content_index: usize,
+    },
+    /// More of a thinking block.
+    ThinkingDelta {
+        /// The block.
+        content_index: usize,
+        /// The text to append.
+        delta: String,
+    },
+    /// A thinking block is complete.
+    ThinkingEnd {
+        /// The block.
+        content_index: usize,
+        /// Becomes [`ThinkingContent::thinking_signature`](super::ThinkingContent::thinking_signature).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        content_signature: Option<String>,
+    },
+    /// A tool call begins.
+    #[serde(rename = "toolcall_start")]
+    ToolCallStart {
+        /// The block.
+        content_index: usize,
+        /// The provider's id of the call.
+        #[serde(default)]
+        id: String,
+        /// The name of the tool.
+        #[serde(default)]
+        tool_name: String,
+    },
+    /// More of the text of a call's arguments.
+    #[serde(rename = "toolcall_delta")]
+    ToolCallDelta {
+        /// The block.
+        content_index: usize,
+        /// The text to append: a piece of a JSON object.
+        delta: String,
+    },
+    /// A tool call is complete.
+    #[serde(rename = "toolcall_end")]
+    ToolCallEnd {
+        /// The block.
+        content_index: usize,
+        /// What the provider knows better than the fold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_call: Option<Box<ToolCallPatch>>,
+    },
+    /// The response is complete. Nothing after it counts.
+    Done {
+        /// Why.
+        reason: DoneReason,
+        /// What it cost.
+        #[serde(default)]
+        usage: Box<Usage>,
+        /// The whole message, which then replaces the fold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Box<AssistantMessage>>,
+    },
+    /// The response broke off. Nothing after it counts.
+    Error {
+        /// Why.
+        reason: ErrorReason,
+        /// What went wrong.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error_message: Option<String>,
+        /// What it cost.
+        #[serde(default)]
+        usage: Box<Usage>,
+        /// The whole message, which then replaces the fold.
+        #[serde(default, alias = "error", skip_serializing_if = "Option::is_none")]
+        message: Option<Box<AssistantMessage>>,
+    },
+}
+
+impl AssistantEvent {
+    /// A start that says nothing of itself.
+    pub fn start() -> Self {
+        Self::Start { head: None }
+    }
+
+    /// A piece of text.
+    pub fn text_delta(content_index: usize, delta: impl Into<String>) -> Self {
+        Self::TextDelta {
+            content_index,
+            delta: delta.into(),
+        }
+    }
+
+    /// A piece of reasoning.
+    pub fn thinking_delta(content_index: usize, delta: impl Into<String>) -> Self {
+        Self::ThinkingDelta {
+            content_index,
+            delta: delta.into(),
+        }
+    }
+
+    /// The start of a tool call.
+    pub fn tool_call_start(content_index: usize, id: impl Into<String>, tool_name: impl Into<String>) -> Self {
+        Self::ToolCallStart {
+            content_index,
+            id: id.into(),
+            tool_name: tool_name.into(),
+        }
+    }
+
+    /// A piece of a call's arguments.
+    pub fn tool_call_delta(content_index: usize, delta: impl Into<String>) -> Self {
+        Self::ToolCallDelta {
+            content_index,
+            delta: delta.into(),
+        }
+    }
+
+    /// The end of an answer, without usage.
+    pub fn done(reason: DoneReason) -> Self {
+        Self::Done {
+            reason,
+            usage: Box::default(),
+            message: None,
+        }
+    }
+
+    /// A failure.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self::Error {
+            reason: ErrorReason::Error,
+            error_message: Some(message.into()),
+            usage: Box::default(),
+            message: None,
+        }
+    }
+
+    /// Whether nothing counts after it.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Done { .. } | Self::Error { .. })
+    }
+
+    /// Its name in JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "start",
+            Self::TextStart { .. } => "text_start",
+            Self::TextDelta { .. } => "text_delta",
+            Self::TextEnd { .. } => "text_end",
+            Self::ThinkingStart { .. } => "thinking_start",
+            Self::ThinkingDelta { .. } => "thinking_delta",
+            Self::ThinkingEnd { .. } => "thinking_end",
+            Self::ToolCallStart { .. } => "toolcall_start",
+            Self::ToolCallDelta { .. } => "toolcall_delta",
+            Self::ToolCallEnd { .. } => "toolcall_end",
+            Self::Done { .. } => "done",
+            Self::Error { .. } => "error",
+        }
+    }
+
+    /// The block it is about.
+    pub fn content_index(&self) -> Option<usize> {
+        match self {
+            Self::TextStart { content_index }
+            | Self::TextDelta { content_index, .. }
+            | Self::TextEnd { content_index, .. }
+            | Self::ThinkingStart { content_index }
+            | Self::ThinkingDelta { content_index, .. }
+            | Self::ThinkingEnd { content_index, .. }
+            | Self::ToolCallStart { content_index, .. }
+            | Self::ToolCallDelta { content_index, .. }
+            | Self::ToolCallEnd { content_index, .. } => Some(*content_index),
+            Self::Start { .. } | Self::Done { .. } | Self::Error { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Steering and follow-up messages: queued by anyone at any time, taken by the run (I4).
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+/// How many messages a look at a queue takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueMode {
+    /// One: each message has a turn of its own.
+    #[default]
+    OneAtATime,
+    /// All that are there.
+    All,
+}
+
+/// Which queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum QueueKind {
+    /// Enters the transcript before the next request.
+    Steering,
+    /// Enters the transcript when the run would otherwise end.
+    FollowUp,
+}
+
+/// Names a queued message. Never used twice by the same [`Queues`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(u64);
+
+/// Who will see a queued message, decided in the moment it was queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Delivery {
+    /// The active run still looks at the queue, unless it fails, is stopped or aborted.
+    ThisRun,
+    /// The message waits for the next run: none is active, or its last look is over.
+    NextRun,
+}
+
+/// The answer to queueing a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a message for the next run waits until there is one"]
+pub struct Queued {
+    /// By which it can be [recalled](Queues::recall).
+    pub id: QueueId,
+    /// Who will see it.
+    pub delivery: Delivery,
+}
+
+/// The two queues of an agent. A cheap handle: copies are the same queues.
+///
+/// Nothing is lost or doubled (I4): a run [leases](Lease) what it takes, commits it message by message as it enters
+/// the transcript, and what it does not commit is at its old place again, in front, as if nobody had taken it. Nothing
+/// is stranded: a run ends only by a [last look](Self::last_look), in which finding nothing and no longer counting as
+/// active are one step.
+///
+/// No operation waits for a run.
+///
+/// ```
+/// use turnstate::{Delivery, QueueKind, Queues};
+/// let queues = Queues::new();
+/// let queued = queues.push(QueueKind::Steering, std::sync::Arc::new("wait"));
+/// assert_eq!(queued.delivery, Delivery::NextRun);
+/// assert_eq!(*queues.recall(queued.id).unwrap(), "wait");
+/// assert!(!queues.has_queued());
+/// ```
+pub struct Queues<M> {
+    inner: Arc<Mutex<Inner<M>>>,
+}
+
+struct Inner<M> {
+    steering: Queue<M>,
+    follow_up: Queue<M>,
+    /// Runs whose last look is ahead.
+    active: usize,
+    /// The next id, of a message or a lease.
+    next: u64,
+}
+
+struct Queue<M> {
+    mode: QueueMode,
+    /// In order. Leased messages keep their place until they are committed.
+    entries: VecDeque<Entry<M>>,
+}
+
+struct Entry<M> {
+    id: QueueId,
+    message: Arc<M>,
+    leased: bool,
+}
+
+impl<M> Queue<M> {
+    fn new() -> Self {
+        Self {
+            mode: QueueMode::default(),
+            entries: VecDeque::new(),
+        }
+    }
+
+    /// How many messages a look takes at most.
+    fn portion(&self) -> usize {
+        match self.mode {
+            QueueMode::OneAtATime => 1,
+            QueueMode::All => usize::MAX,
+        }
+    }
+
+    fn place(&self, id: QueueId) -> Option<usize> {
+        // Ids ascend along the queue.
+        self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
+    }
+}
+
+impl<M> Inner<M> {
+    fn queue(&mut self, kind: QueueKind) -> &mut Queue<M> {
+        match kind {
+            QueueKind::Steering => &mut self.steering,
+            QueueKind::FollowUp => &mut self.follow_up,
+        }
+    }
+}
+
+impl<M> Queues<M> {
+    /// Two empty queues, one at a time.
+    pub fn new() -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(Inner {
+                steering: Queue::new(),
+                follow_up: Queue::new(),
+                active: 0,
+                next: 0,
+            })),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
+        // No foreign code runs under the lock, so it cannot be poisoned half-way.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a message.
+    pub fn push(&self, kind: QueueKind, message: Arc<M>) -> Queued {
+        let mut inner = self.lock();
+        let id = QueueId(inner.next);
+        inner.next += 1;
+        let delivery = if inner.active > 0 {
+            Delivery::ThisRun
+        } else {
+            Delivery::NextRun
+        };
+        inner.queue(kind).entries.push_back(Entry {
+            id,
+            message,
+            leased: false,
+        });
+        Queued { id, delivery }
+    }
+
+    /// Takes a message back. `None` if a run has it, or it was recalled or cleared before.
+    pub fn recall(&self, id: QueueId) -> Option<Arc<M>> {
+        let mut inner = self.lock();
+        for kind in [QueueKind::Steering, QueueKind::FollowUp] {
+            let queue = inner.queue(kind);
+            if let Some(place) = queue.place(id).filter(|place| !queue.entries[*place].leased) {
+                return queue.entries.remove(place).map(|entry| entry.message);
+            }
+        }
+        None
+    }
+
+    /// Drops what is queued, but for what a run has leased.
+    pub fn clear(&self, kind: QueueKind) {
+        let mut inner = self.lock();
+        let entries = &mut inner.queue(kind).entries;
+        let (leased, cleared) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
+        *entries = leased;
+        // A message's own code, its drop, must not run under the lock.
+        drop(inner);
+        drop::<VecDeque<Entry<M>>>(cleared);
+    }
+
+    /// Whether anything is queued or leased in either queue.
+    pub fn has_queued(&self) -> bool {
+        let inner = self.lock();
+        !inner.steering.entries.is_empty() || !inner.follow_up.entries.is_empty()
+    }
+
+    /// What the next look would give if a run returned what it leased.
+    pub fn peek(&self, kind: QueueKind) -> Vec<Arc<M>> {
+        let mut inner = self.lock();
+        let queue = inner.queue(kind);
+        queue
+            .entries
+            .iter()
+            .take(queue.portion())
+            .map(|entry| Arc::clone(&entry.message))
+            .collect()
+    }
+
+    /// How many a look takes.
+    pub fn mode(&self, kind: QueueKind) -> QueueMode {
+        self.lock().queue(kind).mode
+    }
+
+    /// Sets how many the next look takes.
+    pub fn set_mode(&self, kind: QueueKind, mode: QueueMode) {
+        self.lock().queue(kind).mode = mode;
+    }
+
+    /// Counts a run as active until the ticket is closed by its last look or dropped.
+    pub fn open_run(&self) -> RunTicket<M> {
+        self.lock().active += 1;
+        RunTicket {
+            queues: self.clone(),
+            open: true,
+        }
+    }
+
+    /// Leases what a look at a queue takes.
+    pub fn lease(&self, kind: QueueKind) -> Lease<M> {
+        self.lease_locked(&mut self.lock(), kind)
+    }
+
+    fn lease_locked(&self, inner: &mut Inner<M>, kind: QueueKind) -> Lease<M> {
+        let queue = inner.queue(kind);
+        let portion = queue.portion();
+        let taken = queue.entries.iter_mut().filter(|entry| !entry.leased).take(portion);
+        let entries = taken
+            .map(|entry| {
+                entry.leased = true;
+                (entry.id, Arc::clone(&entry.message))
+            })
+            .collect();
+        Lease {
+            queues: self.clone(),
+            kind,
+            entries,
+        }
+    }
+
+    fn close(&self) {
+        let mut inner = self.lock();
+        inner.active = inner.active.saturating_sub(1);
+    }
+}
+
+impl<M> Clone for Queues<M> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<M> Default for Queues<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<M> fmt::Debug for Queues<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.lock();
+        f.debug_struct("Queues")
+            .field("steering", &inner.steering.entries.len())
+            .field("follow_up", &inner.follow_up.entries.len())
+            .field("active", &inner.active)
+            .finish()
+    }
+}
+
+/// Says that a run is active: its last look at the queues is ahead.
+#[must_use = "the run counts as active only while it has its ticket"]
+pub struct RunTicket<M> {
+    queues: Queues<M>,
+    open: bool,
+}
+
+impl<M> RunTicket<M> {
+    /// The queues it belongs to.
+    pub fn queues(&self) -> &Queues<M> {
+        &self.queues
+    }
+
+    /// The look of a run that would end: what steering it has not seen, else follow-ups; if there is nothing, the run
+    /// is no longer active from this very moment.
+    pub fn last_look(&mut self) -> Lease<M> {
+        let mut inner = self.queues.lock();
+        let mut lease = self.queues.lease_locked(&mut inner, QueueKind::Steering);
+        if lease.entries.is_empty() {
+            lease = self.queues.lease_locked(&mut inner, QueueKind::FollowUp);
+        }
+        if lease.entries.is_empty() && std::mem::take(&mut self.open) {
+            inner.active = inner.active.saturating_sub(1);
+        }
+        drop(inner);
+        lease
+    }
+
+    /// The run will not look again.
+    pub fn close(&mut self) {
+        if std::mem::take(&mut self.open) {
+            self.queues.close();
+        }
+    }
+}
+
+impl<M> Drop for RunTicket<M> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<M> fmt::Debug for RunTicket<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunTicket")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Messages a run has taken but not yet told. Those that are not committed when it is dropped are queued as before.
+#[must_use = "what is not committed returns to its queue"]
+pub struct Lease<M> {
+    queues: Queues<M>,
+    kind: QueueKind,
+    entries: VecDeque<(QueueId, Arc<M>)>,
+}
+
+impl<M> Lease<M> {
+    /// The queue they came from.
+    pub fn kind(&self) -> QueueKind {
+        self.kind
+    }
+
+    /// The messages that are not committed yet.
+    pub fn messages(&self) -> Vec<Arc<M>> {
+        self.entries.iter().map(|(_, message)| Arc::clone(message)).collect()
+    }
+
+    /// Whether all are committed.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Commits the first message, if it is this one: it is in the transcript now, and no longer queued.
+    pub fn commit(&mut self, message: &Arc<M>) -> bool {
+        let Some((id, _)) = self.entries.pop_front_if(|(_, first)| Arc::ptr_eq(first, message)) else {
+            return false;
+        };
+        let mut inner = self.queues.lock();
+        let queue = inner.queue(self.kind);
+        let entry = queue.place(id).and_then(|place| queue.entries.remove(place));
+        drop(inner);
+        entry.is_some()
+    }
+}
+
+impl<M> Drop for Lease<M> {
+    fn drop(&mut self) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let mut inner = self.queues.lock();
+        let queue = inner.queue(self.kind);
+        for (id, _) in &self.entries {
+            if let Some(place) = queue.place(*id) {
+                queue.entries[place].leased = false;
+            }
+        }
+    }
+}
+
+impl<M> fmt::Debug for Lease<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("kind", &self.kind)
+            .field("left", &self.entries.len())
+            .finish_non_exhaustive()
+    }
+}
