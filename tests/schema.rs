@@ -442,6 +442,44 @@ fn c112_error_text() {
 }
 
 #[test]
+fn c112_error_text_of_unions() {
+    let branches = json!([{ "type": "integer" }, { "type": "number" }, { "type": "null" }]);
+    let schema = json!({
+        "properties": {
+            "any": { "anyOf": branches },
+            "one": { "$ref": "#/$defs/One<a b>~1~0" },
+            "list": { "items": { "anyOf": [{ "$ref": "#/properties/any" }, { "type": "boolean" }] } },
+        },
+        "$defs": { "One<a b>/~": { "oneOf": branches } },
+    });
+    let huge = "x".repeat(1000);
+    for (sent, wanted) in [
+        (
+            json!({ "any": "x" }),
+            r#"any: "x" matches none of the 3 alternatives"#,
+        ),
+        (
+            json!({ "one": 1 }),
+            "one: 1 matches 2 of the 3 alternatives, not exactly one",
+        ),
+        (
+            json!({ "one": [] }),
+            "one: [] matches none of the 3 alternatives",
+        ),
+        (
+            json!({ "one": huge }),
+            "one: the value matches none of the 3 alternatives",
+        ),
+        (
+            json!({ "list": [1, null, "x"] }),
+            r#"list.2: "x" matches none of the 2 alternatives"#,
+        ),
+    ] {
+        assert_eq!(problems(&schema, &sent), [wanted]);
+    }
+}
+
+#[test]
 fn c112_error_text_quotes_the_models_arguments_not_the_prepared_ones() {
     let schema = ArgumentsSchema::compile(
         &json!({ "required": ["a"], "properties": { "b": { "type": "integer" } } }),
@@ -472,6 +510,11 @@ fn c112_error_text_is_bounded() {
     assert_eq!(error.matches("is not of type").count(), 20, "{error}");
     assert!(error.contains("\n  … and 30 more\n\nReceived"), "{error}");
 
+    let closed = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    assert_eq!(
+        problems(&closed, &json!({ "a": 1, "b": 2 })),
+        ["root: Additional properties are not allowed ('a', 'b' were unexpected)"]
+    );
     let names: Map<_, _> = (0..50).map(|i| ("é".repeat(100 + i), json!(1))).collect();
     let text = problems(
         &json!({ "additionalProperties": false }),
