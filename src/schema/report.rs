@@ -19,7 +19,8 @@ const MAX_MESSAGE: usize = 300;
 pub(super) fn problems(validator: &Validator, value: &Value) -> Problems {
     let mut errors = validator.iter_errors(value).peekable();
     if errors.peek().is_none() {
-        // The validator and its error list may disagree, but a refusal is never without a reason.
+        // A schema that contradicts itself, such as a `not` of a reference to itself, has no one verdict; but a refusal is
+        // never without a reason.
         return Problems::one("the arguments do not match the schema");
     }
     Problems {
