@@ -46,6 +46,8 @@ mod coerce;
 #[cfg(feature = "jsonschema")]
 mod normalise;
 #[cfg(feature = "jsonschema")]
+mod parts;
+#[cfg(feature = "jsonschema")]
 mod pointer;
 #[cfg(feature = "jsonschema")]
 mod report;
@@ -53,6 +55,8 @@ mod report;
 mod rules;
 #[cfg(feature = "jsonschema")]
 mod scalar;
+#[cfg(feature = "jsonschema")]
+mod union;
 
 #[cfg(not(feature = "jsonschema"))]
 #[path = "rules_object.rs"]
