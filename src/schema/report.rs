@@ -15,9 +15,7 @@ const MAX_PROBLEMS: usize = 20;
 const MAX_MESSAGE: usize = 300;
 
 /// The problems of one value.
-pub(super) fn problems<'a>(
-    errors: impl Iterator<Item = jsonschema::ValidationError<'a>>,
-) -> Problems {
+pub(super) fn problems<'a>(errors: impl Iterator<Item = jsonschema::ValidationError<'a>>) -> Problems {
     let mut errors = errors.peekable();
     if errors.peek().is_none() {
         // The validator and its error list may disagree, but a refusal is never without a reason.
@@ -80,8 +78,7 @@ fn bounded(text: &dyn fmt::Display) -> Result<String, String> {
                 return Ok(());
             }
             let end = (0..=room).rev().find(|&end| text.is_char_boundary(end));
-            self.0
-                .push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
+            self.0.push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
             Err(fmt::Error)
         }
     }

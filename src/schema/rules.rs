@@ -7,8 +7,7 @@ use std::{
 };
 
 use jsonschema::{
-    Draft, Keyword, PatternOptions, Registry, ValidationError, ValidationOptions, Validator,
-    paths::Location,
+    Draft, Keyword, PatternOptions, Registry, ValidationError, ValidationOptions, Validator, paths::Location,
 };
 use serde_json::{Map, Value, json};
 
@@ -44,9 +43,7 @@ impl Rules {
     pub(super) fn compile(schema: &Value) -> Result<Self, SchemaError> {
         well_formed(schema)?;
         let schema = normalise(schema);
-        let validator = options()
-            .build(&schema)
-            .map_err(|error| report::schema_error(&error))?;
+        let validator = options().build(&schema).map_err(|error| report::schema_error(&error))?;
         Ok(Self {
             integers: asks_for_integers(&schema),
             schema,
@@ -87,11 +84,8 @@ impl Rules {
     /// Whether `key` matches the regular expression of a `patternProperties`.
     pub(super) fn key_matches(&self, pattern: &str, key: &str) -> bool {
         // No JSON pointer begins like this.
-        self.part(
-            &format!("pattern {pattern}"),
-            || json!({ "pattern": pattern }),
-        )
-        .is_some_and(|part| part.is_valid(&Value::from(key)))
+        self.part(&format!("pattern {pattern}"), || json!({ "pattern": pattern }))
+            .is_some_and(|part| part.is_valid(&Value::from(key)))
     }
 
     fn part(&self, name: &str, schema: impl FnOnce() -> Value) -> Option<Arc<Validator>> {
