@@ -1,4 +1,9 @@
 //! The scripted model: what each response streams, when it is pending, and what is recorded.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a failed assumption in a test is the test's failure"
+)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -14,8 +19,8 @@ use turnstate::{
     PartialMessage, Request, Response, ResponseHead, ScriptedModel, ScriptedStream, StopReason, StreamFn, Usage,
 };
 
-/// An event as a line of the tables below: kind, content index, what it says.
-fn line(event: &AssistantEvent) -> String {
+/// An event as the tests below write it: kind, content index, what it says.
+fn show(event: &AssistantEvent) -> String {
     let mut json = serde_json::to_value(event).unwrap();
     let fields = json.as_object_mut().unwrap();
     let usage: Usage = fields
@@ -65,14 +70,14 @@ impl Task {
     fn poll(&mut self) -> String {
         let waker = Waker::from(Arc::clone(&self.wakes));
         match self.stream.poll_next_unpin(&mut Context::from_waker(&waker)) {
-            Poll::Ready(Some(event)) => line(&event),
+            Poll::Ready(Some(event)) => show(&event),
             Poll::Ready(None) => "end".into(),
             Poll::Pending => "pending".into(),
         }
     }
 
-    /// Polls while it is ready or has been woken. The last line is `end`, or the `pending` nobody wakes from.
-    fn run(&mut self) -> Vec<String> {
+    /// Polls while it is ready or has been woken. The last item is `end`, or the `pending` nobody wakes from.
+    fn run(&mut self) -> String {
         let mut lines = Vec::new();
         loop {
             assert!(lines.len() < 100, "{lines:#?}");
@@ -81,7 +86,7 @@ impl Task {
             let stops = line == "end" || line == "pending" && !woken;
             lines.push(line);
             if stops {
-                return lines;
+                return lines.join(" | ");
             }
         }
     }
@@ -126,30 +131,19 @@ fn usage(total_tokens: u64) -> Usage {
 }
 
 #[track_caller]
-fn assert_streams(response: impl Into<Response>, expected: &[&str]) {
+fn assert_streams(response: impl Into<Response>, expected: &str) {
     assert_eq!(Task::of(response).run(), expected);
 }
 
 #[test]
 fn good_responses() {
-    assert_streams(Response::new(), &["start", "done stop", "end"]);
+    assert_streams(Response::new(), "start | done stop | end");
     assert_streams(
         "Take an\numbrella",
-        &[
-            "start",
-            "text_start 0",
-            "text_delta 0 Take ",
-            "text_delta 0 an\n",
-            "text_delta 0 umbrella",
-            "text_end 0",
-            "done stop",
-            "end",
-        ],
+        "start | text_start 0 | text_delta 0 Take  | text_delta 0 an\n | text_delta 0 umbrella | text_end 0 | \
+         done stop | end",
     );
-    assert_streams(
-        String::new(),
-        &["start", "text_start 0", "text_end 0", "done stop", "end"],
-    );
+    assert_streams(String::new(), "start | text_start 0 | text_end 0 | done stop | end");
     assert_streams(
         Response::new()
             .thinking("Rain?")
@@ -158,59 +152,33 @@ fn good_responses() {
             .call_with_id("", "time", json!({}))
             .call("time", Value::Null)
             .usage(usage(7)),
-        &[
-            "start",
-            "thinking_start 0",
-            "thinking_delta 0 Rain?",
-            "thinking_end 0",
-            "text_start 1",
-            "text_delta 1 Wait.",
-            "text_end 1",
-            "toolcall_start 2 call_1 weather",
-            "toolcall_delta 2 {\"name\":",
-            "toolcall_delta 2 \"Oslo\",",
-            "toolcall_delta 2 \"at\":",
-            "toolcall_delta 2 [1,",
-            "toolcall_delta 2 2]}",
-            "toolcall_end 2",
-            "toolcall_start 3  time",
-            "toolcall_delta 3 {}",
-            "toolcall_end 3",
-            "toolcall_start 4 call_2 time",
-            "toolcall_delta 4 null",
-            "toolcall_end 4",
-            "done toolUse (7 tokens)",
-            "end",
-        ],
+        "start | thinking_start 0 | thinking_delta 0 Rain? | thinking_end 0 | text_start 1 | \
+         text_delta 1 Wait. | text_end 1 | toolcall_start 2 call_1 weather | toolcall_delta 2 {\"name\": | \
+         toolcall_delta 2 \"Oslo\", | toolcall_delta 2 \"at\": | toolcall_delta 2 [1, | toolcall_delta 2 2]} | \
+         toolcall_end 2 | toolcall_start 3  time | toolcall_delta 3 {} | toolcall_end 3 | \
+         toolcall_start 4 call_2 time | toolcall_delta 4 null | toolcall_end 4 | done toolUse (7 tokens) | end",
     );
-    assert_streams(
-        Response::new().stop(DoneReason::Length),
-        &["start", "done length", "end"],
-    );
+    assert_streams(Response::new().stop(DoneReason::Length), "start | done length | end");
 }
 
 #[test]
 fn responses_that_break_off_leave_their_block_open() {
     let begun = || Response::new().text("Hel");
-    let streamed = ["start", "text_start 0", "text_delta 0 Hel"];
     for (response, rest) in [
-        (begun().fail("no more"), ["error error no more", "end"].as_slice()),
-        (
-            begun().usage(usage(3)).fail("no"),
-            &["error error no (3 tokens)", "end"],
-        ),
-        (begun().end_early(), &["end"]),
-        (begun().silence(), &["pending"]),
-        (begun().deaf().silence(), &["pending"]),
-        (begun().silence().text("never"), &["pending"]),
+        (begun().fail("no more"), "error error no more | end"),
+        (begun().usage(usage(3)).fail("no"), "error error no (3 tokens) | end"),
+        (begun().end_early(), "end"),
+        (begun().silence(), "pending"),
+        (begun().deaf().silence(), "pending"),
+        (begun().silence().text("never"), "pending"),
     ] {
-        let lines = Task::of(response).run();
-        assert_eq!(lines[..3], streamed);
-        assert_eq!(lines[3..], *rest);
+        assert_streams(response, &format!("start | text_start 0 | text_delta 0 Hel | {rest}"));
     }
     // Not so what merely dawdles.
-    let dawdles = begun().pending_once().text("lo");
-    assert_eq!(Task::of(dawdles).run()[3..6], ["pending", "text_end 0", "text_start 1"]);
+    assert_streams(
+        Response::from_events([]).text("Hel").pending_once().text("lo"),
+        "text_start 0 | text_delta 0 Hel | pending | text_end 0 | text_start 1 | text_delta 1 lo | end",
+    );
 }
 
 #[test]
@@ -228,49 +196,27 @@ fn raw_events() {
         })),
     };
 
-    assert_streams(vec![], &["end"]);
-    assert_streams(
-        vec![done.clone(), delta.clone()],
-        &["done stop", "text_delta 5 x", "end"],
-    );
-    assert_streams(Response::from_events([]).silence(), &["pending"]);
-    assert_streams(
-        Response::from_events([]).end_early().fail("no"),
-        &["error error no", "end"],
-    );
+    assert_streams(vec![], "end");
+    assert_streams(vec![done.clone(), delta.clone()], "done stop | text_delta 5 x | end");
+    assert_streams(Response::from_events([]).silence(), "pending");
+    assert_streams(Response::from_events([]).end_early().fail("no"), "error error no | end");
     assert_streams(
         Response::from_events([delta.clone()]).text("a"),
-        &["text_delta 5 x", "text_start 6", "text_delta 6 a", "end"],
+        "text_delta 5 x | text_start 6 | text_delta 6 a | end",
     );
-    assert_streams(Response::new().event(head), &["start m", "done stop", "end"]);
-    assert_streams(Response::new().event(done), &["start", "done stop", "end"]);
+    assert_streams(Response::new().event(head), "start m | done stop | end");
+    assert_streams(Response::new().event(done), "start | done stop | end");
     assert_streams(
         Response::new().text("a").event(delta).event(text_end).text("b"),
-        &[
-            "start",
-            "text_start 0",
-            "text_delta 0 a",
-            "text_delta 5 x",
-            "text_end 0 s",
-            "text_start 6",
-            "text_delta 6 b",
-            "text_end 6",
-            "done stop",
-            "end",
-        ],
+        "start | text_start 0 | text_delta 0 a | text_delta 5 x | text_end 0 s | text_start 6 | \
+         text_delta 6 b | text_end 6 | done stop | end",
     );
     let start = AssistantEvent::tool_call_start(0, "id", "t");
     assert_streams(
         Response::new()
             .event(start)
             .event(AssistantEvent::tool_call_delta(0, "{}")),
-        &[
-            "start",
-            "toolcall_start 0 id t",
-            "toolcall_delta 0 {}",
-            "done toolUse",
-            "end",
-        ],
+        "start | toolcall_start 0 id t | toolcall_delta 0 {} | done toolUse | end",
     );
 }
 
@@ -340,34 +286,24 @@ fn events_fold_to_the_message() {
 fn pending_wakes() {
     assert_streams(
         Response::new().pending_once().pending_once(),
-        &["start", "pending", "pending", "done stop", "end"],
+        "start | pending | pending | done stop | end",
     );
     assert_streams(
         Response::new().text("Hi").pending_between(),
-        &[
-            "start",
-            "pending",
-            "text_start 0",
-            "pending",
-            "text_delta 0 Hi",
-            "pending",
-            "text_end 0",
-            "pending",
-            "done stop",
-            "end",
-        ],
+        "start | pending | text_start 0 | pending | text_delta 0 Hi | pending | text_end 0 | pending | \
+         done stop | end",
     );
 }
 
 #[test]
 fn abort_wakes_silence() {
     let mut task = Task::of(Response::new().silence());
-    assert_eq!(task.run(), ["start", "pending"]);
-    assert_eq!(task.run(), ["pending"]); // not woken, however often it is polled
+    assert_eq!(task.run(), "start | pending");
+    assert_eq!(task.run(), "pending"); // not woken, however often it is polled
     assert!(!task.stream.is_terminated());
     task.cancel.cancel();
     assert!(task.woken());
-    assert_eq!(task.run(), ["error aborted Request was aborted", "end"]);
+    assert_eq!(task.run(), "error aborted Request was aborted | end");
     assert!(task.stream.is_terminated());
 }
 
@@ -384,14 +320,14 @@ fn abort_ends_a_response_at_its_next_poll() {
                 task.poll();
             }
             task.cancel.cancel();
-            assert_eq!(task.run(), ["error aborted Request was aborted", "end"]);
+            assert_eq!(task.run(), "error aborted Request was aborted | end");
         }
     }
     // A response that is over stays so.
     let mut task = Task::of("Hi");
     task.run();
     task.cancel.cancel();
-    assert_eq!(task.run(), ["end"]);
+    assert_eq!(task.run(), "end");
 }
 
 #[test]
@@ -400,11 +336,11 @@ fn the_deaf_do_not_notice_an_abort() {
     silent.run();
     silent.cancel.cancel();
     assert!(!silent.woken());
-    assert_eq!(silent.run(), ["pending"]);
+    assert_eq!(silent.run(), "pending");
 
     let mut talking = Task::of(Response::new().deaf());
     talking.cancel.cancel();
-    assert_eq!(talking.run(), ["start", "done stop", "end"]);
+    assert_eq!(talking.run(), "start | done stop | end");
 }
 
 #[test]
@@ -413,7 +349,7 @@ fn panics() {
     assert_eq!(task.poll(), "start");
     let payload = catch_unwind(AssertUnwindSafe(|| task.poll())).unwrap_err();
     assert_eq!(payload.downcast_ref::<String>().unwrap(), "scripted panic");
-    assert_eq!(task.run(), ["end"]);
+    assert_eq!(task.run(), "end");
 
     // A fallback that panics does so in the call, and breaks nothing.
     let model = ScriptedModel::new().fallback(|_| -> Response { panic!("scripted panic") });
@@ -434,14 +370,14 @@ fn pace_delays_each_delta() {
         }
     });
     let mut task = Task::new(&model);
-    assert_eq!(task.run(), ["start", "text_start 0", "pending"]);
-    assert_eq!(task.run(), ["pending"]);
+    assert_eq!(task.run(), "start | text_start 0 | pending");
+    assert_eq!(task.run(), "pending");
     assert_eq!(delays.load(Ordering::Relaxed), 1);
     gate.cancel();
     assert!(task.woken());
     assert_eq!(
         task.run(),
-        ["text_delta 0 a ", "text_delta 0 b", "text_end 0", "done stop", "end"]
+        "text_delta 0 a  | text_delta 0 b | text_end 0 | done stop | end"
     );
     assert_eq!(delays.load(Ordering::Relaxed), 2);
 }
@@ -456,12 +392,12 @@ fn abort_wakes_a_delay_unless_deaf() {
     task.run();
     task.cancel.cancel();
     assert!(task.woken());
-    assert_eq!(task.run(), ["error aborted Request was aborted", "end"]);
+    assert_eq!(task.run(), "error aborted Request was aborted | end");
 
     let mut deaf = Task::new(&model);
     deaf.run();
     deaf.cancel.cancel();
-    assert_eq!(deaf.run(), ["pending"]);
+    assert_eq!(deaf.run(), "pending");
 }
 
 #[test]

@@ -156,7 +156,8 @@ impl ScriptedModel {
         script.responses.push_back(prepared);
     }
 
-    /// Answers the requests beyond the script.
+    /// Answers the requests beyond the script. It may use copies of this model, but one that it keeps is never freed:
+    /// they hold each other.
     ///
     /// ```
     /// # use futures_util::{FutureExt, StreamExt};
