@@ -153,9 +153,7 @@ impl<'a> Coercion<'a> {
             }
             return;
         }
-        let mut candidates = types
-            .iter()
-            .filter_map(|wanted| scalar::convert(value, wanted));
+        let mut candidates = types.iter().filter_map(|wanted| scalar::convert(value, wanted));
         // With one type the coerced value is right even if another keyword refuses it: that is then what is reported.
         let coerced = match *types {
             [_] => candidates.next(),
@@ -173,10 +171,7 @@ impl<'a> Coercion<'a> {
                 let Some(member) = members.get_mut(&name) else {
                     break;
                 };
-                if member.is_null()
-                    && !place.requires(&name)
-                    && self.accepts(&property, member) == Some(false)
-                {
+                if member.is_null() && !place.requires(&name) && self.accepts(&property, member) == Some(false) {
                     members.shift_remove(&name);
                     break;
                 }
@@ -187,10 +182,7 @@ impl<'a> Coercion<'a> {
 
     /// The subschemas for the property `name`.
     fn properties(&self, place: &Place<'a>, name: &str) -> Vec<Place<'a>> {
-        let patterns = place
-            .schema
-            .get("patternProperties")
-            .and_then(Value::as_object);
+        let patterns = place.schema.get("patternProperties").and_then(Value::as_object);
         let matching = patterns
             .into_iter()
             .flat_map(Map::keys)

@@ -152,9 +152,7 @@ impl ArgumentsSchema {
             arguments => arguments,
         };
         let checked = if deeper_than(&arguments, MAX_DEPTH) {
-            Err(Problems::one(format!(
-                "nested more than {MAX_DEPTH} levels deep"
-            )))
+            Err(Problems::one(format!("nested more than {MAX_DEPTH} levels deep")))
         } else {
             rules.apply(arguments)
         };

@@ -7,8 +7,8 @@ use std::{
 };
 
 use jsonschema::{
-    Draft, Keyword, PatternOptions, Registry, RegistryBuilder, ValidationError, ValidationOptions,
-    Validator, paths::Location,
+    Draft, Keyword, PatternOptions, Registry, RegistryBuilder, ValidationError, ValidationOptions, Validator,
+    paths::Location,
 };
 use serde_json::{Map, Value, json};
 

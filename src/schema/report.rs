@@ -68,10 +68,7 @@ fn problem(error: &ValidationError<'_>, value: &Value) -> Problem {
 /// some, it does not say what is wrong.
 fn is_false_additional_properties(error: &ValidationError<'_>) -> bool {
     matches!(error.kind(), ValidationErrorKind::FalseSchema)
-        && error
-            .schema_path()
-            .as_str()
-            .ends_with("/additionalProperties")
+        && error.schema_path().as_str().ends_with("/additionalProperties")
 }
 
 /// The words of the other error, for an object none of whose properties is allowed.
@@ -120,8 +117,7 @@ fn text(text: &dyn fmt::Display) -> Result<String, String> {
                 return Ok(());
             }
             let end = (0..=room).rev().find(|&end| text.is_char_boundary(end));
-            self.0
-                .push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
+            self.0.push_str(text.get(..end.unwrap_or(0)).unwrap_or_default());
             Err(fmt::Error)
         }
     }

@@ -12,19 +12,15 @@ use serde_json::{Map, Value};
 use super::{parts::Parts, pointer, report};
 
 /// Replaces the unions in `options`.
-pub(super) fn replace<'a>(
-    options: ValidationOptions<'a>,
-    parts: &Arc<Parts>,
-) -> ValidationOptions<'a> {
-    [("anyOf", false), ("oneOf", true)].into_iter().fold(
-        options,
-        |options, (keyword, exclusive)| {
+pub(super) fn replace<'a>(options: ValidationOptions<'a>, parts: &Arc<Parts>) -> ValidationOptions<'a> {
+    [("anyOf", false), ("oneOf", true)]
+        .into_iter()
+        .fold(options, |options, (keyword, exclusive)| {
             let parts = Arc::clone(parts);
             options.with_keyword(keyword, move |_: &Map<String, Value>, branches, place| {
                 Ok(boxed(Union::new(&parts, branches, &place, exclusive)))
             })
-        },
-    )
+        })
 }
 
 fn boxed(union: Union) -> Box<dyn for<'i> Keyword<'i>> {
@@ -45,9 +41,7 @@ impl Union {
         // If a keyword were not where it says it is, its branches would not be found; better no complaint than a false
         // one.
         let count = match parts.schema().pointer(place) {
-            Some(Value::Array(found)) if parts.schema().pointer(place) == Some(branches) => {
-                found.len()
-            }
+            Some(Value::Array(found)) if parts.schema().pointer(place) == Some(branches) => found.len(),
             _ => 0,
         };
         Self {

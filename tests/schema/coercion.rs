@@ -17,11 +17,7 @@ fn assert_table(rows: Vec<(Value, Value, Option<Value>)>) {
     }
 }
 
-fn typed(
-    name: &str,
-    sent: Value,
-    wanted: impl Into<Option<Value>>,
-) -> (Value, Value, Option<Value>) {
+fn typed(name: &str, sent: Value, wanted: impl Into<Option<Value>>) -> (Value, Value, Option<Value>) {
     (json!({ "type": name }), sent, wanted.into())
 }
 
@@ -65,11 +61,7 @@ fn c105_scalar_coercion_table() {
         typed("integer", json!(-0.0), json!(0)),
         typed("integer", json!("1e3"), json!(1000)),
         typed("integer", json!(false), json!(0)),
-        typed(
-            "integer",
-            json!("9007199254740993"),
-            json!(9_007_199_254_740_993_i64),
-        ),
+        typed("integer", json!("9007199254740993"), json!(9_007_199_254_740_993_i64)),
         typed("integer", json!(1e300), json!(1e300)),
         typed("integer", json!("18446744073709551616"), None),
         typed("integer", json!("3.5"), None),
@@ -158,11 +150,7 @@ fn c105_coercion_reaches_every_part() {
             Some(json!({ "n": 1 })),
         ),
         // A coerced value must still satisfy the rest.
-        (
-            json!({ "type": "integer", "minimum": 5 }),
-            json!("7"),
-            Some(json!(7)),
-        ),
+        (json!({ "type": "integer", "minimum": 5 }), json!("7"), Some(json!(7))),
         (json!({ "type": "integer", "minimum": 5 }), json!("3"), None),
         (
             json!({ "type": "string", "enum": ["1", "2"] }),
@@ -186,11 +174,7 @@ fn c105_unions_keep_what_a_branch_accepts_then_coerce_for_the_first_that_can() {
         (any(json!([number, string])), json!("5"), Some(json!("5"))),
         (any(json!([string, number])), json!(5), Some(json!(5))),
         (any(json!([number, boolean])), json!("5"), Some(json!(5))),
-        (
-            any(json!([number, boolean])),
-            json!("true"),
-            Some(json!(true)),
-        ),
+        (any(json!([number, boolean])), json!("true"), Some(json!(true))),
         (any(json!([boolean, number])), json!("x"), None),
         (
             any(json!([{ "type": "integer", "minimum": 10 }, boolean])),
@@ -207,19 +191,11 @@ fn c105_unions_keep_what_a_branch_accepts_then_coerce_for_the_first_that_can() {
             json!(null),
             Some(json!(null)),
         ),
-        (
-            any(json!([integer, { "type": "null" }])),
-            json!("4"),
-            Some(json!(4)),
-        ),
+        (any(json!([integer, { "type": "null" }])), json!("4"), Some(json!(4))),
         (any(json!([integer, string])), json!(3.0), Some(json!(3))),
         (any(json!([number, integer])), json!(3.0), Some(json!(3.0))),
         (one(json!([integer, boolean])), json!("7"), Some(json!(7))),
-        (
-            json!({ "type": ["integer", "boolean"] }),
-            json!("7"),
-            Some(json!(7)),
-        ),
+        (json!({ "type": ["integer", "boolean"] }), json!("7"), Some(json!(7))),
         (
             json!({ "type": ["integer", "boolean"] }),
             json!("true"),
@@ -231,16 +207,8 @@ fn c105_unions_keep_what_a_branch_accepts_then_coerce_for_the_first_that_can() {
             Some(json!("true")),
         ),
         (json!({ "type": ["integer", "null"] }), json!(""), None),
-        (
-            json!({ "type": ["integer", "string"] }),
-            json!(3.0),
-            Some(json!(3)),
-        ),
-        (
-            json!({ "type": ["integer", "number"] }),
-            json!(3.0),
-            Some(json!(3.0)),
-        ),
+        (json!({ "type": ["integer", "string"] }), json!(3.0), Some(json!(3))),
+        (json!({ "type": ["integer", "number"] }), json!(3.0), Some(json!(3.0))),
         // Objects told apart by a constant, coerced inside the branch that fits.
         (
             one(json!([
@@ -264,20 +232,11 @@ fn c105_unions_keep_what_a_branch_accepts_then_coerce_for_the_first_that_can() {
 
 #[test]
 fn c103_null_for_an_optional_parameter_is_absent() {
-    for (name, nullable) in [
-        ("number", false),
-        ("string", false),
-        ("boolean", false),
-        ("null", true),
-    ] {
+    for (name, nullable) in [("number", false), ("string", false), ("boolean", false), ("null", true)] {
         let property = json!({ "type": name });
         let optional = json!({ "type": "object", "properties": { "x": property, "y": {} } });
         let sent = json!({ "x": null, "y": null });
-        let wanted = if nullable {
-            sent.clone()
-        } else {
-            json!({ "y": null })
-        };
+        let wanted = if nullable { sent.clone() } else { json!({ "y": null }) };
         assert_eq!(check(&optional, &sent).unwrap(), wanted, "{name}");
 
         let mut required = optional.clone();
@@ -319,11 +278,7 @@ fn c103_null_is_dropped_wherever_the_schema_describes_the_property() {
         ),
     ];
     for (schema, wanted) in rows {
-        assert_eq!(
-            check(&schema, &json!({ "x": null })).unwrap(),
-            wanted,
-            "{schema}"
-        );
+        assert_eq!(check(&schema, &json!({ "x": null })).unwrap(), wanted, "{schema}");
     }
     // Not described: a null is no excuse for a name the schema does not know, nor in a list.
     let closed = json!({ "additionalProperties": false });
@@ -348,10 +303,7 @@ fn c107_json_text_is_not_parsed() {
         "a": { "type": ["array", "object"] },
     } });
     assert_eq!(
-        problems(
-            &schema,
-            &json!({ "queries": "[\"x\"]", "o": "{\"k\":1}", "a": "x" })
-        ),
+        problems(&schema, &json!({ "queries": "[\"x\"]", "o": "{\"k\":1}", "a": "x" })),
         [
             r#"queries: "[\"x\"]" is not of type "array""#,
             r#"o: "{\"k\":1}" is not of type "object""#,
@@ -371,15 +323,13 @@ fn c108_null_arguments_are_none() {
         assert_eq!(check(&schema, &Value::Null).unwrap(), json!({}), "{schema}");
     }
     let required = json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] });
-    assert_eq!(
-        problems(&required, &Value::Null),
-        [r#"a: "a" is a required property"#]
-    );
+    assert_eq!(problems(&required, &Value::Null), [r#"a: "a" is a required property"#]);
 }
 
 #[test]
 fn c116_the_tool_gets_coerced_arguments_in_the_models_order() {
-    let schema = json!({ "properties": { "a": { "type": "integer" }, "b": { "type": "string" }, "c": { "type": "integer" } } });
+    let schema =
+        json!({ "properties": { "a": { "type": "integer" }, "b": { "type": "string" }, "c": { "type": "integer" } } });
     let sent = json!({ "c": "5", "extra": [], "b": null, "a": "1" });
     let got = check(&schema, &sent).unwrap();
     assert_eq!(got.to_string(), r#"{"c":5,"extra":[],"a":1}"#);

@@ -56,18 +56,12 @@ fn c112_error_text_of_unions() {
     });
     let huge = "x".repeat(1000);
     for (sent, wanted) in [
-        (
-            json!({ "any": "x" }),
-            r#"any: "x" matches none of the 3 alternatives"#,
-        ),
+        (json!({ "any": "x" }), r#"any: "x" matches none of the 3 alternatives"#),
         (
             json!({ "one": 1 }),
             "one: 1 matches 2 of the 3 alternatives, not exactly one",
         ),
-        (
-            json!({ "one": [] }),
-            "one: [] matches none of the 3 alternatives",
-        ),
+        (json!({ "one": [] }), "one: [] matches none of the 3 alternatives"),
         (
             json!({ "one": huge }),
             "one: the value matches none of the 3 alternatives",
@@ -83,17 +77,13 @@ fn c112_error_text_of_unions() {
 
 #[test]
 fn c112_error_text_quotes_the_models_arguments_not_the_prepared_ones() {
-    let schema = ArgumentsSchema::compile(
-        &json!({ "required": ["a"], "properties": { "b": { "type": "integer" } } }),
-    );
+    let schema = ArgumentsSchema::compile(&json!({ "required": ["a"], "properties": { "b": { "type": "integer" } } }));
     let original = json!({ "B": "1" });
     let error = schema
         .check("t", original.as_object().unwrap(), json!({ "b": "1" }))
         .unwrap_err();
     assert!(
-        error
-            .to_string()
-            .ends_with("Received arguments:\n{\n  \"B\": \"1\"\n}"),
+        error.to_string().ends_with("Received arguments:\n{\n  \"B\": \"1\"\n}"),
         "{error}"
     );
 }
@@ -106,9 +96,7 @@ fn c112_error_text_is_bounded() {
     assert_eq!(text, [r#"a: the value is not of type "integer""#]);
 
     let many: Map<_, _> = (0..50).map(|i| (format!("k{i}"), json!("x"))).collect();
-    let error = check(&schema, &Value::Object(many))
-        .unwrap_err()
-        .to_string();
+    let error = check(&schema, &Value::Object(many)).unwrap_err().to_string();
     assert_eq!(error.matches("is not of type").count(), 20, "{error}");
     assert!(error.contains("\n  … and 30 more\n\nReceived"), "{error}");
 
@@ -118,10 +106,7 @@ fn c112_error_text_is_bounded() {
         ["root: Additional properties are not allowed ('a', 'b' were unexpected)"]
     );
     let names: Map<_, _> = (0..50).map(|i| ("é".repeat(100 + i), json!(1))).collect();
-    let text = problems(
-        &json!({ "additionalProperties": false }),
-        &Value::Object(names),
-    );
+    let text = problems(&json!({ "additionalProperties": false }), &Value::Object(names));
     assert!(text[0].len() < 320 && text[0].ends_with('…'), "{text:?}");
 }
 

@@ -30,9 +30,7 @@ fn check(schema: &Value, arguments: &Value) -> Result<Value, ValidationError> {
 fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
     match check(schema, arguments) {
         Ok(_) => Vec::new(),
-        Err(ValidationError::Arguments { problems, .. }) => {
-            problems.iter().map(ToString::to_string).collect()
-        }
+        Err(ValidationError::Arguments { problems, .. }) => problems.iter().map(ToString::to_string).collect(),
         Err(error) => vec![error.to_string()],
     }
 }

@@ -7,9 +7,7 @@ use turnstate::schema::{ArgumentsSchema, ValidatedArguments};
 const NAMES: [&str; 3] = ["a", "b", "c/~d"];
 
 /// The types of JSON Schema, scalars first.
-const TYPES: [&str; 7] = [
-    "string", "integer", "number", "boolean", "null", "object", "array",
-];
+const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "null", "object", "array"];
 /// Values that some keyword takes, and others do not.
 const TEXTS: [&str; 9] = [
     "#",
@@ -152,9 +150,7 @@ fn garbage() -> impl Strategy<Value = Value> {
 
 fn holds_integral_float(value: &Value) -> bool {
     match value {
-        Value::Number(number) => {
-            number.is_f64() && number.as_f64().is_some_and(|f| f.fract() == 0.0)
-        }
+        Value::Number(number) => number.is_f64() && number.as_f64().is_some_and(|f| f.fract() == 0.0),
         Value::Array(items) => items.iter().any(holds_integral_float),
         Value::Object(members) => members.values().any(holds_integral_float),
         _ => false,

@@ -81,10 +81,7 @@ fn draft_4_exclusive_bounds_are_mapped() {
             x(
                 &json!({ "type": "number", "minimum": 1, "exclusiveMinimum": true, "maximum": 3, "exclusiveMaximum": true }),
             ),
-            vec![
-                same(json!({ "x": 2 })),
-                (json!({ "x": "2" }), json!({ "x": 2 })),
-            ],
+            vec![same(json!({ "x": 2 })), (json!({ "x": "2" }), json!({ "x": 2 }))],
             vec![json!({ "x": 1 }), json!({ "x": 3 }), json!({ "x": "3" })],
         ),
         (
@@ -118,8 +115,7 @@ fn malformed_keywords_are_ignored_and_the_others_hold() {
         "required": ["a", "a", 5, "b", 6],
         "additionalProperties": false,
     });
-    let full =
-        json!({ "a": "1", "b": 2, "c": 3, "d": 4, "e": "x", "f": { "z": 1 }, "g": [1], "h": [1] });
+    let full = json!({ "a": "1", "b": 2, "c": 3, "d": 4, "e": "x", "f": { "z": 1 }, "g": [1], "h": [1] });
     let mut wanted = full.clone();
     wanted["a"] = json!(1);
     assert_table(vec![
@@ -156,9 +152,7 @@ fn names_that_look_like_keywords_are_names() {
                 json!({ "$schema": 1, "$id": "2", "$ref": "3", "items": "4", "exclusiveMinimum": 1, "properties": "5" }),
                 json!({ "$schema": "1", "$id": 2, "$ref": 3, "items": 4, "exclusiveMinimum": true, "properties": 5 }),
             ),
-            same(
-                json!({ "data": { "$ref": "http://127.0.0.1:9/x", "$id": "%%", "type": "file", "items": [1] } }),
-            ),
+            same(json!({ "data": { "$ref": "http://127.0.0.1:9/x", "$id": "%%", "type": "file", "items": [1] } })),
         ],
         vec![json!({ "data": { "$id": "%%" } }), json!({ "$ref": "x" })],
     )]);
@@ -174,38 +168,20 @@ fn references_within_the_document_are_followed() {
             "#/definitions/L%3Ca%20b%3E",
             json!({ "definitions": { "L<a b>": integer } }),
         ),
-        (
-            "#/definitions/L<é b>",
-            json!({ "definitions": { "L<é b>": integer } }),
-        ),
-        (
-            "#/components/N",
-            json!({ "components": { "N": exclusive } }),
-        ),
-        (
-            "#n",
-            json!({ "$defs": { "N": { "$anchor": "n", "type": "integer" } } }),
-        ),
+        ("#/definitions/L<é b>", json!({ "definitions": { "L<é b>": integer } })),
+        ("#/components/N", json!({ "components": { "N": exclusive } })),
+        ("#n", json!({ "$defs": { "N": { "$anchor": "n", "type": "integer" } } })),
         (
             "#n",
             json!({ "definitions": { "N": { "$id": "#n", "type": "integer" } } }),
         ),
-        (
-            "urn:s#/$defs/N",
-            json!({ "$id": "urn:s", "$defs": { "N": integer } }),
-        ),
-        (
-            "urn:s#/$defs/N",
-            json!({ "id": "urn:s#", "$defs": { "N": integer } }),
-        ),
+        ("urn:s#/$defs/N", json!({ "$id": "urn:s", "$defs": { "N": integer } })),
+        ("urn:s#/$defs/N", json!({ "id": "urn:s#", "$defs": { "N": integer } })),
         (
             "#/$defs/A",
             json!({ "$defs": { "A": { "$ref": "#/$defs/B" }, "B": { "$ref": "#/$defs/C" }, "C": integer } }),
         ),
-        (
-            "#/$defs/T/items",
-            json!({ "$defs": { "T": { "items": integer } } }),
-        ),
+        ("#/$defs/T/items", json!({ "$defs": { "T": { "items": integer } } })),
         (
             "#/$defs/T/items/1",
             json!({ "$defs": { "T": { "items": [true, integer] } } }),
@@ -254,18 +230,12 @@ fn recursive_types_are_coerced_at_every_level() {
         ),
         (
             json!({ "$dynamicAnchor": "node", "properties": { "n": integer, "next": { "$dynamicRef": "#node" } } }),
-            vec![(
-                json!({ "next": { "n": "2" } }),
-                json!({ "next": { "n": 2 } }),
-            )],
+            vec![(json!({ "next": { "n": "2" } }), json!({ "next": { "n": 2 } }))],
             vec![json!({ "next": { "n": "two" } })],
         ),
         (
             json!({ "properties": { "n": integer, "next": { "$recursiveRef": "#" } } }),
-            vec![(
-                json!({ "next": { "n": "2" } }),
-                json!({ "next": { "n": 2 } }),
-            )],
+            vec![(json!({ "next": { "n": "2" } }), json!({ "next": { "n": 2 } }))],
             vec![json!({ "next": { "n": "two" } })],
         ),
     ]);
@@ -294,13 +264,8 @@ fn a_dangling_reference_refuses_only_what_reaches_it() {
         if reference.is_empty() {
             continue; // the whole schema, which is no dangling reference
         }
-        let error = check(&schema, &json!({ "n": 5, "bad": 1 }))
-            .unwrap_err()
-            .to_string();
-        let wanted = format!(
-            "  - bad: the schema's $ref {} leads nowhere\n",
-            json!(reference)
-        );
+        let error = check(&schema, &json!({ "n": 5, "bad": 1 })).unwrap_err().to_string();
+        let wanted = format!("  - bad: the schema's $ref {} leads nowhere\n", json!(reference));
         assert!(error.contains(&wanted), "{error}");
     }
 }
