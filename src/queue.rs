@@ -299,6 +299,15 @@ impl<M> RunTicket<M> {
         lease
     }
 
+    /// The run will not look again; whether anything is queued in this moment.
+    pub fn close_at_limit(&mut self) -> bool {
+        let mut inner = self.queues.lock();
+        if std::mem::take(&mut self.open) {
+            inner.active = inner.active.saturating_sub(1);
+        }
+        !inner.steering.entries.is_empty() || !inner.follow_up.entries.is_empty()
+    }
+
     /// The run will not look again.
     pub fn close(&mut self) {
         if std::mem::take(&mut self.open) {

@@ -265,6 +265,11 @@ impl<M: AgentMessage> ExecutingTools<M> {
         self.answer_open(now, |progress| !matches!(progress, Progress::Running));
     }
 
+    /// Whether the run was aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
+
     /// Ends the batch. Calls without an answer are answered as aborted.
     pub fn finish(mut self, now: u64) -> TurnEnd<M> {
         self.answer_open(now, |_| true);

@@ -62,6 +62,8 @@ mod union;
 #[path = "rules_object.rs"]
 mod rules;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 pub use self::error::{Problem, SchemaError, ValidationError};
@@ -157,14 +159,16 @@ impl ArgumentsSchema {
             rules.apply(arguments)
         };
         checked
-            .map(ValidatedArguments)
+            .map(|value| ValidatedArguments(Arc::new(value)))
             .map_err(|problems| ValidationError::arguments(tool, problems, original))
     }
 }
 
 /// Arguments that passed their tool's schema. Only [`ArgumentsSchema::check`] makes them.
+///
+/// Cheap to clone: they are shared between the tool and the hooks around it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValidatedArguments(Value);
+pub struct ValidatedArguments(Arc<Value>);
 
 impl ValidatedArguments {
     /// The arguments. An object, unless the tool's schema and preparation allow something else.
@@ -179,7 +183,7 @@ impl ValidatedArguments {
 
     /// The arguments, no longer known to be valid.
     pub fn into_value(self) -> Value {
-        self.0
+        Arc::unwrap_or_clone(self.0)
     }
 }
 

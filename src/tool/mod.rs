@@ -34,7 +34,7 @@ pub use schemars;
 pub use set::{RegisteredTool, ToolSet};
 
 #[allow(unused_imports)] // for the executor
-pub(crate) use updates::Updates;
+pub(crate) use updates::{UpdateSink, Updates};
 
 /// An error of foreign code: a tool, a hook. Its text is what the model, or the user, is told.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -89,6 +89,13 @@ pub(crate) struct UpdateSink {
 }
 
 impl UpdateSink {
+    /// Refuses what the call reports from now on. What it reported before stays to be popped.
+    pub(crate) fn close(&self) {
+        if let Some(open) = self.shared.lock().open.get_mut(self.index) {
+            *open = false;
+        }
+    }
+
     /// Reports `update`, unless the call is closed.
     pub(crate) fn push(&self, update: ToolResult) {
         let mut queue = self.shared.lock();
