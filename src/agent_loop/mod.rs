@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use crate::hooks::{BoxedHooks, Hooks, RequestPlan};
 use crate::machine::{AwaitingSteering, ExecutingTools, Streaming};
 use crate::message::{AgentMessage, AssistantMessage, Message, Transcript};
-use crate::queue::{Lease, RunTicket};
+use crate::queue::{Lease, RunId, RunTicket};
 use crate::stream_fn::{BoxedStream, BoxedStreamFn, StreamFn};
 use crate::tool::BoxFuture;
 
@@ -238,12 +238,17 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> AgentLoop<M, H, S, F> {
         &self.ctl.env.cancel
     }
 
-    /// How the run came out, once all events were handed out.
+    /// Names the run to its queues.
+    pub fn run_id(&self) -> RunId {
+        self.ctl.ticket.id()
+    }
+
+    /// How the run came out, from its `AgentEnd` on.
     pub fn outcome(&self) -> Option<&Outcome<M>> {
         self.ctl.finished.as_ref().map(|(_, outcome)| outcome)
     }
 
-    /// The transcript of the loop, once all events were handed out.
+    /// The transcript of the loop, from its `AgentEnd` on.
     pub fn transcript(&self) -> Option<&Transcript<M>> {
         self.ctl.finished.as_ref().map(|(transcript, _)| transcript)
     }
