@@ -38,7 +38,7 @@ impl ToolSet {
         Self::default()
     }
 
-    /// The same tools and one more, unless its name is taken.
+    /// The same tools and one more, unless its name is taken. The others are shared, not compiled again.
     #[must_use]
     pub fn with(&self, tool: impl Tool) -> Self {
         let mut entries = self.0.to_vec();
