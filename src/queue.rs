@@ -240,6 +240,11 @@ impl<M> Queues<M> {
         self.lock().close(id);
     }
 
+    /// Leases what a look at a queue takes, for a run that is about to begin with it.
+    pub fn lease(&self, kind: QueueKind) -> Lease<M> {
+        self.lease_locked(&mut self.lock(), kind)
+    }
+
     fn lease_locked(&self, inner: &mut Inner<M>, kind: QueueKind) -> Lease<M> {
         let queue = inner.queue(kind);
         let portion = queue.portion();
@@ -264,7 +269,6 @@ impl<M> Queues<M> {
             entries: VecDeque::new(),
         }
     }
-
 }
 
 impl<M> Clone for Queues<M> {
@@ -308,7 +312,11 @@ impl<M> RunTicket<M> {
     /// Leases what a look at a queue takes.
     pub fn lease(&self, kind: QueueKind) -> Lease<M> {
         let mut inner = self.queues.lock();
-        if inner.is_active(self.id) { self.queues.lease_locked(&mut inner, kind) } else { self.queues.no_lease(kind) }
+        if inner.is_active(self.id) {
+            self.queues.lease_locked(&mut inner, kind)
+        } else {
+            self.queues.no_lease(kind)
+        }
     }
 
     /// The look of a run that would end: what steering it has not seen, else follow-ups; if there is nothing, the run

@@ -5,15 +5,13 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 
 use crate::agent_loop::{Clock, ListenerError};
+use crate::hooks::BoxedHooks;
 use crate::hooks::{
     CallContext, CallOutcome, Decision, HookFns, Hooks, IntoHookResult, PrepareRequest, RequestContext, RequestPlan,
     ResultPatch, TurnSummary,
 };
-use crate::hooks::BoxedHooks;
 use crate::machine::ExecutionMode;
-use crate::message::{
-    AgentMessage, ApiKey, Message, Messages, Model, StreamOptions, ThinkingLevel, Transcript,
-};
+use crate::message::{AgentMessage, ApiKey, Message, Messages, Model, StreamOptions, ThinkingLevel, Transcript};
 use crate::queue::{QueueKind, QueueMode, Queues};
 use crate::stream_fn::StreamFn;
 use crate::tool::{BoxFuture, Tool};
@@ -191,6 +189,8 @@ hook_setters! {
 
 impl<M: AgentMessage> fmt::Debug for AgentBuilder<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentBuilder").field("model", &self.settings.model.id).finish_non_exhaustive()
+        f.debug_struct("AgentBuilder")
+            .field("model", &self.settings.model.id)
+            .finish_non_exhaustive()
     }
 }

@@ -56,14 +56,34 @@ impl<M: AgentMessage> IntoMessage<M> for Arc<M> {
     }
 }
 
-impl<M, T: IntoMessage<M>> IntoPrompt<M> for T {
-    fn into_prompt(self, now: u64) -> Vec<Arc<M>> {
-        vec![self.into_message(now)]
+macro_rules! one_message {
+    ($([$($generics:tt)*] $type:ty;)*) => {
+        $(
+            impl<M: AgentMessage, $($generics)*> IntoPrompt<M> for $type {
+                fn into_prompt(self, now: u64) -> Vec<Arc<M>> {
+                    vec![self.into_message(now)]
+                }
+            }
+        )*
+    };
+}
+
+one_message! {
+    [] &str;
+    [] String;
+    [T: Into<String>] (T, Vec<ImageContent>);
+    [] M;
+    [] Arc<M>;
+}
+
+impl<M: AgentMessage> IntoPrompt<M> for Vec<M> {
+    fn into_prompt(self, _: u64) -> Vec<Arc<M>> {
+        self.into_iter().map(Arc::new).collect()
     }
 }
 
-impl<M, T: IntoMessage<M>> IntoPrompt<M> for Vec<T> {
-    fn into_prompt(self, now: u64) -> Vec<Arc<M>> {
-        self.into_iter().map(|said| said.into_message(now)).collect()
+impl<M: AgentMessage> IntoPrompt<M> for Vec<Arc<M>> {
+    fn into_prompt(self, _: u64) -> Self {
+        self
     }
 }

@@ -45,7 +45,9 @@ impl<M: AgentMessage> ListenerContext<'_, M> {
 
 impl<M: AgentMessage> fmt::Debug for ListenerContext<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListenerContext").field("partial", &self.partial).finish_non_exhaustive()
+        f.debug_struct("ListenerContext")
+            .field("partial", &self.partial)
+            .finish_non_exhaustive()
     }
 }
 
@@ -123,7 +125,11 @@ impl<M: AgentMessage> Listeners<M> {
 
     fn remove(&self, listener: &Arc<Listener<M>>) {
         let mut all = lock(&self.0);
-        let rest: Snapshot<M> = all.iter().filter(|other| !Arc::ptr_eq(other, listener)).cloned().collect();
+        let rest: Snapshot<M> = all
+            .iter()
+            .filter(|other| !Arc::ptr_eq(other, listener))
+            .cloned()
+            .collect();
         let before = std::mem::replace(&mut *all, rest);
         drop(all);
         // May drop the listener, which is foreign.

@@ -29,7 +29,7 @@ pub use state::AgentState;
 use listener::{Call, Listening};
 use run::Inner;
 use settings::{Following, RunHooks, RunStreamFn};
-use shared::{Active, Shared, lock};
+use shared::{Shared, lock};
 
 /// An agent: talks to a model, runs its tools, keeps the transcript. A cheap handle: copies are the same agent.
 ///
@@ -100,7 +100,10 @@ impl<M: AgentMessage> Agent<M> {
     /// Nothing has changed then.
     pub fn retry(&self) -> Result<Run<M>, StartError> {
         self.begin(|transcript| {
-            let last = transcript.last().and_then(|last| last.as_message()).and_then(Message::as_assistant);
+            let last = transcript
+                .last()
+                .and_then(|last| last.as_message())
+                .and_then(Message::as_assistant);
             if !last.is_some_and(|answer| answer.stop_reason.is_failure()) {
                 return Err(StartError::NothingToRetry);
             }
@@ -202,7 +205,9 @@ impl<M: AgentMessage> Agent<M> {
     /// [`StartError::Busy`] while a run is active.
     pub fn set_transcript(&self, transcript: impl Into<Transcript<M>>) -> Result<(), StartError> {
         let state = AgentState::new(transcript.into());
-        let before = self.shared.while_idle(|| std::mem::replace(&mut *lock(&self.shared.state), state))?;
+        let before = self
+            .shared
+            .while_idle(|| std::mem::replace(&mut *lock(&self.shared.state), state))?;
         // What goes may be the last copy of something foreign: dropped without a lock.
         drop(before);
         Ok(())
@@ -288,7 +293,9 @@ impl<M: AgentMessage> Agent<M> {
         F: Fn(&AgentEvent<M>, &ListenerContext<'_, M>) -> R + Send + Sync + 'static,
         R: IntoHookResult<()>,
     {
-        self.add(Call::Sync(Box::new(move |event, cx| listener(event, cx).into_hook_result())))
+        self.add(Call::Sync(Box::new(move |event, cx| {
+            listener(event, cx).into_hook_result()
+        })))
     }
 
     /// The same with an async listener: the run waits for it before the next event. One that never resolves holds its

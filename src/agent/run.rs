@@ -21,8 +21,7 @@ use super::settings::{RunHooks, RunStreamFn};
 use super::shared::{Active, Shared, lock};
 
 /// The loop of an agent's run.
-pub(super) type Inner<M> =
-    AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'static, NextStep<M, BoxedStream>>>;
+pub(super) type Inner<M> = AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'static, NextStep<M, BoxedStream>>>;
 
 /// A run of an [`Agent`](super::Agent): a stream of its events, and a future of its [`Outcome`].
 ///
@@ -122,12 +121,7 @@ impl<M: AgentMessage> Run<M> {
     }
 
     /// Calls the listeners from `next` on; the event comes back when all are done.
-    fn tell_async(
-        &mut self,
-        event: Arc<AgentEvent<M>>,
-        listeners: Snapshot<M>,
-        next: usize,
-    ) -> Option<AgentEvent<M>> {
+    fn tell_async(&mut self, event: Arc<AgentEvent<M>>, listeners: Snapshot<M>, next: usize) -> Option<AgentEvent<M>> {
         for index in next..listeners.len() {
             let listener = &listeners[index];
             match &listener.call {
@@ -203,7 +197,15 @@ impl<M: AgentMessage> Run<M> {
                 Ok(Poll::Ready(Err(error))) => Some(error.to_string()),
                 Err(panic) => Some(panic),
             };
-            let Some(Telling { event, listeners, next, current }) = self.telling.take() else { break };
+            let Some(Telling {
+                event,
+                listeners,
+                next,
+                current,
+            }) = self.telling.take()
+            else {
+                break;
+            };
             let _ = catch(|| drop(current));
             if let Some(failure) = failure {
                 self.failed(&event, failure);
@@ -288,9 +290,18 @@ impl<M: AgentMessage> Drop for Run<M> {
             Progress::Begun => self.active.cancel.cancel(),
             Progress::Polled => {
                 self.active.cancel.cancel();
-                if let Some(Telling { event, listeners, next, current }) = self.telling.take() {
+                if let Some(Telling {
+                    event,
+                    listeners,
+                    next,
+                    current,
+                }) = self.telling.take()
+                {
                     let _ = catch(|| drop(current));
-                    listeners.iter().skip(next).for_each(|listener| self.call(listener, &event));
+                    listeners
+                        .iter()
+                        .skip(next)
+                        .for_each(|listener| self.call(listener, &event));
                 }
                 let mut closing = Vec::new();
                 self.inner.as_mut().close(|event| closing.push(event));
@@ -308,7 +319,10 @@ impl<M: AgentMessage> Drop for Run<M> {
 
 impl<M: AgentMessage> fmt::Debug for Run<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("progress", &self.progress).field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("progress", &self.progress)
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
     }
 }
 

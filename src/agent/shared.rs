@@ -106,7 +106,11 @@ impl<M: AgentMessage> Shared<M> {
     /// Does something that no run must see.
     pub(super) fn while_idle<T>(&self, change: impl FnOnce() -> T) -> Result<T, StartError> {
         let active = lock(&self.active);
-        if active.is_some() { Err(StartError::Busy) } else { Ok(change()) }
+        if active.is_some() {
+            Err(StartError::Busy)
+        } else {
+            Ok(change())
+        }
     }
 
     /// The run and its listeners are done.

@@ -169,13 +169,20 @@ impl<M: AgentMessage> BoxedAgentLoop<M> {
         stream_fn: impl StreamFn,
         hooks: impl Hooks<M>,
     ) -> Result<Self, StartError> {
-        Self::start(
-            start,
-            config,
-            stream_fn.boxed(),
-            BoxedHooks::new(hooks),
-            |effect, env| Box::pin(perform(effect, env)),
-        )
+        Self::with_boxed_effects(start, config, stream_fn.boxed(), BoxedHooks::new(hooks))
+    }
+}
+
+impl<M: AgentMessage, H: Hooks<M>, S: StreamFn> AgentLoop<M, H, S, BoxFuture<'static, NextStep<M, S::Stream>>> {
+    pub(crate) fn with_boxed_effects(
+        start: Start<M>,
+        config: LoopConfig<M>,
+        stream_fn: S,
+        hooks: H,
+    ) -> Result<Self, StartError> {
+        Self::start(start, config, stream_fn, hooks, |effect, env| {
+            Box::pin(perform(effect, env))
+        })
     }
 }
 
