@@ -128,12 +128,14 @@ impl<M: AgentMessage> Core<M> {
         self.max_turns.is_some_and(|max| self.turns >= max.get())
     }
 
-    /// Ends the run where it stands.
+    /// Ends the run where it stands. What is to be told before the end still counts only when it is told.
     pub(super) fn end(mut self, end: RunEnd) -> Ended<M> {
-        self.settle();
-        self.tell(AgentEvent::AgentEnd {
-            messages: self.added.clone(),
-        });
+        let mut messages = self.added.clone();
+        messages.extend(self.outbox.iter().skip(self.settled).filter_map(|untold| match &untold.event {
+            AgentEvent::MessageEnd { message } => Some(Arc::clone(message)),
+            _ => None,
+        }));
+        self.tell(AgentEvent::AgentEnd { messages });
         Ended { core: self, end }
     }
 

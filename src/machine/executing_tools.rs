@@ -268,7 +268,6 @@ impl<M: AgentMessage> ExecutingTools<M> {
     /// Ends the batch. Calls without an answer are answered as aborted.
     pub fn finish(mut self, now: u64) -> TurnEnd<M> {
         self.answer_open(now, |_| true);
-        self.core.settle();
         let results = self.calls.iter().filter_map(|slot| match &slot.progress {
             Progress::Answered { message, terminate } => Some((Arc::clone(message), *terminate)),
             _ => None,
