@@ -255,19 +255,23 @@ impl<M: AgentMessage> ExecutingTools<M> {
         ) {
             self.running -= 1;
             self.answer(call.index, result, now);
+            if self.aborted {
+                self.answer_idle(now);
+            }
         }
     }
 
-    /// The run is aborted: no further call is handed out (I6), and those that do not run are answered. Running ones
-    /// may still be [completed](Self::complete); [`finish`](Self::finish) answers the rest.
+    /// The run is aborted: no further call is handed out (I6), and those that do not run are answered; in sequence,
+    /// behind the one that runs. Running ones may still be [completed](Self::complete); [`finish`](Self::finish)
+    /// answers the rest.
     pub fn abort(&mut self, now: u64) {
         self.aborted = true;
-        self.answer_open(now, |progress| !matches!(progress, Progress::Running));
+        self.answer_idle(now);
     }
 
     /// Ends the batch. Calls without an answer are answered as aborted.
     pub fn finish(mut self, now: u64) -> TurnEnd<M> {
-        self.answer_open(now, |_| true);
+        (0..self.calls.len()).for_each(|index| self.answer_aborted(index, now));
         let results = self.calls.iter().filter_map(|slot| match &slot.progress {
             Progress::Answered { message, terminate } => Some((Arc::clone(message), *terminate)),
             _ => None,
@@ -277,17 +281,25 @@ impl<M: AgentMessage> ExecutingTools<M> {
         TurnEnd::new(self.core, self.message, results, terminated)
     }
 
-    fn answer_open(&mut self, now: u64, open: impl Fn(&Progress<M>) -> bool) {
+    /// Answers what does not run as aborted. In sequence, results must not overtake the call that runs (I3).
+    fn answer_idle(&mut self, now: u64) {
         for index in 0..self.calls.len() {
-            let progress = &self.calls[index].progress;
-            if matches!(progress, Progress::Answered { .. }) || !open(progress) {
-                continue;
+            match (&self.calls[index].progress, self.mode) {
+                (Progress::Running, ExecutionMode::Sequential) => return,
+                (Progress::Running, ExecutionMode::Parallel) => {}
+                _ => self.answer_aborted(index, now),
             }
-            if matches!(progress, Progress::Waiting) {
-                self.announce(index);
-            }
-            self.answer(index, ToolResult::error(ABORTED_CALL), now);
         }
+    }
+
+    /// Answers a call as aborted, if it has no answer.
+    fn answer_aborted(&mut self, index: usize, now: u64) {
+        match self.calls[index].progress {
+            Progress::Answered { .. } => return,
+            Progress::Waiting => self.announce(index),
+            _ => {}
+        }
+        self.answer(index, ToolResult::error(ABORTED_CALL), now);
     }
 
     fn announce(&mut self, index: usize) {
