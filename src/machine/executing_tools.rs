@@ -205,22 +205,14 @@ impl<M: AgentMessage> ExecutingTools<M> {
 
     /// The call may run with these arguments.
     pub fn allow(&mut self, call: PreflightCall, arguments: ValidatedArguments) {
-        if let Some(slot) = self.calls.get_mut(call.index)
-            && matches!(slot.progress, Progress::Checking)
-        {
-            slot.progress = Progress::Allowed(arguments);
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Checking)) {
+            self.calls[call.index].progress = Progress::Allowed(arguments);
         }
     }
 
     /// The call is not run: `result`, an error, is its answer, given at `now` (milliseconds since the Unix epoch).
     pub fn reject(&mut self, call: PreflightCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Checking,
-                ..
-            })
-        ) {
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Checking)) {
             self.answer(call.index, result, now);
         }
     }
@@ -246,13 +238,7 @@ impl<M: AgentMessage> ExecutingTools<M> {
 
     /// A running call gave its result, at `now` (milliseconds since the Unix epoch).
     pub fn complete(&mut self, call: RunningCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Running,
-                ..
-            })
-        ) {
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Running)) {
             self.running -= 1;
             self.answer(call.index, result, now);
             if self.aborted {
@@ -279,6 +265,12 @@ impl<M: AgentMessage> ExecutingTools<M> {
         let (results, wishes): (Vec<_>, Vec<_>) = results.unzip();
         let terminated = !wishes.is_empty() && wishes.iter().all(|wish| *wish);
         TurnEnd::new(self.core, self.message, results, terminated)
+    }
+
+    /// How far the call of a witness got; `None` if it is of another batch.
+    fn progress(&self, index: usize, call: &Arc<ToolCall>) -> Option<&Progress<M>> {
+        let slot = self.calls.get(index).filter(|slot| Arc::ptr_eq(&slot.call, call))?;
+        Some(&slot.progress)
     }
 
     /// Answers what does not run as aborted. In sequence, results must not overtake the call that runs (I3).
