@@ -131,15 +131,11 @@ impl<M: AgentMessage> Core<M> {
     /// Ends the run where it stands. What is to be told before the end still counts only when it is told.
     pub(super) fn end(mut self, end: RunEnd) -> Ended<M> {
         let mut messages = self.added.clone();
-        messages.extend(
-            self.outbox
-                .iter()
-                .skip(self.settled)
-                .filter_map(|untold| match &untold.event {
-                    AgentEvent::MessageEnd { message } => Some(Arc::clone(message)),
-                    _ => None,
-                }),
-        );
+        let untold = self.outbox.iter().skip(self.settled);
+        messages.extend(untold.filter_map(|untold| match &untold.event {
+            AgentEvent::MessageEnd { message } => Some(Arc::clone(message)),
+            _ => None,
+        }));
         self.tell(AgentEvent::AgentEnd { messages });
         Ended { core: self, end }
     }
