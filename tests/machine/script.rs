@@ -1,6 +1,7 @@
 //! A world that answers by a script, and writes down what it is asked between the events.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ pub struct Script {
     told: usize,
     answer: VecDeque<AssistantEvent>,
     words: Vec<String>,
+    asked: usize,
+    /// How much was asked when the run was aborted.
+    asked_before_abort: Option<usize>,
 }
 
 impl Script {
@@ -72,8 +76,14 @@ impl Script {
         words.map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
-    fn asked(&mut self, what: impl Into<String>) {
-        self.words.push(format!("?{}", what.into()));
+    /// How often the machine asked for something, when it was aborted and in all.
+    pub fn asked(&self) -> (Option<usize>, usize) {
+        (self.asked_before_abort, self.asked)
+    }
+
+    fn ask(&mut self, what: impl Display) {
+        self.asked += 1;
+        self.words.push(format!("?{what}"));
     }
 }
 
@@ -84,7 +94,11 @@ impl World for Script {
     }
 
     fn aborts(&mut self) -> bool {
-        self.abort_at == Some(self.told)
+        let aborts = self.abort_at == Some(self.told);
+        if aborts {
+            self.asked_before_abort = Some(self.asked);
+        }
+        aborts
     }
 
     fn fails(&mut self, phase: &'static str) -> bool {
@@ -92,22 +106,22 @@ impl World for Script {
     }
 
     fn steering(&mut self) -> Vec<Arc<Message>> {
-        self.asked("steering");
+        self.ask("steering");
         self.steering.pop_front().unwrap_or_default()
     }
 
     fn follow_ups(&mut self) -> Vec<Arc<Message>> {
-        self.asked("follow_ups");
+        self.ask("follow_ups");
         self.follow_ups.pop_front().unwrap_or_default()
     }
 
     fn queued(&mut self) -> bool {
-        self.asked("queued");
+        self.ask("queued");
         !self.steering.is_empty() || !self.follow_ups.is_empty()
     }
 
     fn request(&mut self, transcript: &Transcript<Message>) {
-        self.asked(format!("model({})", names(transcript.request().iter())));
+        self.ask(format!("model({})", names(transcript.request().iter())));
         self.answer = self.answers.pop_front().unwrap_or_default().into();
     }
 
@@ -116,7 +130,7 @@ impl World for Script {
     }
 
     fn stops(&mut self) -> bool {
-        self.asked("stop");
+        self.ask("stop");
         self.stops.pop_front().unwrap_or_default()
     }
 
@@ -126,12 +140,12 @@ impl World for Script {
 
     fn rejects(&mut self, call: &PreflightCall) -> Option<ToolResult> {
         let id = call.call().id.as_str();
-        self.words.push(format!("?check({id})"));
+        self.ask(format_args!("check({id})"));
         self.rejected.contains(&id).then(|| ToolResult::error("no"))
     }
 
     fn starts(&mut self, call: &RunningCall) {
-        self.asked(format!("run({})", call.call().id));
+        self.ask(format!("run({})", call.call().id));
     }
 
     fn tools(&mut self, running: &[RunningCall], _aborted: bool) -> Option<Progress> {
