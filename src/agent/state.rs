@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::AgentEvent;
-use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, StopReason, ToolCall, Transcript};
+use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, ToolCall, Transcript};
 
 /// What an agent is in the middle of: its transcript, the message that streams, the calls that run, the last error.
 ///
@@ -78,8 +78,7 @@ impl<M: AgentMessage> AgentState<M> {
                 self.pending.remove(index);
             }
             AgentEvent::TurnEnd { message, .. } => {
-                let answer = message.as_message().and_then(Message::as_assistant);
-                if let Some(error) = answer.and_then(|answer| answer.error_message.as_ref()) {
+                if let Some(error) = failure(message).and_then(|answer| answer.error_message.as_ref()) {
                     self.error = Some(error.clone());
                 }
             }
@@ -125,17 +124,18 @@ impl<M: AgentMessage> AgentState<M> {
 
     /// Drops a trailing assistant message that failed or was aborted, and says whether there was one.
     pub(crate) fn drop_failure(&mut self) -> bool {
-        let last = self
-            .transcript
-            .last()
-            .and_then(|last| last.as_message())
-            .and_then(Message::as_assistant);
-        let failed = last.is_some_and(|answer| matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted));
+        let failed = self.transcript.last().and_then(failure).is_some();
         if failed {
             self.transcript = self.transcript.prefix(self.transcript.len() - 1);
         }
         failed
     }
+}
+
+/// The message as an answer that failed or was aborted, if it is one.
+fn failure<M: AgentMessage>(message: &Arc<M>) -> Option<&AssistantMessage> {
+    let answer = message.as_message().and_then(Message::as_assistant)?;
+    answer.stop_reason.is_failure().then_some(answer)
 }
 
 impl<M: AgentMessage> Default for AgentState<M> {
