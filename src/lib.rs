@@ -1,5 +1,8 @@
 //! The turns of a tool-using LLM agent as an explicit, typed state machine.
 
+// Here and not in the manifest: tests and examples fail by panicking.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 pub mod agent;
 pub mod agent_loop;
 pub mod event;
