@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::event::AgentEvent;
-use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, StopReason, ToolCall, Transcript};
+use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, ToolCall, Transcript};
 
 /// What an agent is in the middle of: its transcript, the message that streams, the calls that run, the last error.
 ///
@@ -123,18 +123,9 @@ impl<M: AgentMessage> AgentState<M> {
         self.error.as_deref()
     }
 
-    /// Drops a trailing assistant message that failed or was aborted, and says whether there was one.
-    pub(crate) fn drop_failure(&mut self) -> bool {
-        let last = self
-            .transcript
-            .last()
-            .and_then(|last| last.as_message())
-            .and_then(Message::as_assistant);
-        let failed = last.is_some_and(|answer| matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted));
-        if failed {
-            self.transcript = self.transcript.prefix(self.transcript.len() - 1);
-        }
-        failed
+    /// Keeps only the first `len` messages.
+    pub(super) fn keep(&mut self, len: usize) {
+        self.transcript = self.transcript.prefix(len);
     }
 }
 

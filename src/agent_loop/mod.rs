@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use crate::hooks::{BoxedHooks, Hooks, RequestPlan};
 use crate::machine::{AwaitingSteering, ExecutingTools, Streaming};
 use crate::message::{AgentMessage, AssistantMessage, Message, Transcript};
-use crate::queue::{Lease, RunTicket};
+use crate::queue::{Lease, RunId, RunTicket};
 use crate::stream_fn::{BoxedStream, BoxedStreamFn, StreamFn};
 use crate::tool::BoxFuture;
 
@@ -58,10 +58,6 @@ pub struct AgentLoop<M: AgentMessage, H, S: StreamFn, F> {
 
 /// The loop's present work.
 #[pin_project(project = WorkProj, project_replace = WorkOwned)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one; a box per phase would cost more than its moves"
-)]
 enum Work<M: AgentMessage, T, F> {
     /// A phase has something to tell, or to decide. None: the run is over.
     Step(Option<Step<M, T>>),
@@ -120,6 +116,7 @@ struct Control<M: AgentMessage, H, S, F> {
 /// # Ok::<(), turnstate::StartError>(())
 /// # }).unwrap();
 /// ```
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     messages: Vec<Arc<M>>,
     config: LoopConfig<M>,
@@ -133,6 +130,7 @@ pub fn agent_loop<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
 ///
 /// # Errors
 /// [`StartError`] if the transcript is empty or ends with an assistant message.
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop_continue<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     config: LoopConfig<M>,
     stream_fn: S,
@@ -145,6 +143,7 @@ pub fn agent_loop_continue<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
 ///
 /// # Errors
 /// [`StartError`] if there is nothing to begin with.
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop_from<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     start: Start<M>,
     config: LoopConfig<M>,
@@ -169,13 +168,20 @@ impl<M: AgentMessage> BoxedAgentLoop<M> {
         stream_fn: impl StreamFn,
         hooks: impl Hooks<M>,
     ) -> Result<Self, StartError> {
-        Self::start(
-            start,
-            config,
-            stream_fn.boxed(),
-            BoxedHooks::new(hooks),
-            |effect, env| Box::pin(perform(effect, env)),
-        )
+        Self::with_boxed_effects(start, config, stream_fn.boxed(), BoxedHooks::new(hooks))
+    }
+}
+
+impl<M: AgentMessage, H: Hooks<M>, S: StreamFn> AgentLoop<M, H, S, BoxFuture<'static, NextStep<M, S::Stream>>> {
+    pub(crate) fn with_boxed_effects(
+        start: Start<M>,
+        config: LoopConfig<M>,
+        stream_fn: S,
+        hooks: H,
+    ) -> Result<Self, StartError> {
+        Self::start(start, config, stream_fn, hooks, |effect, env| {
+            Box::pin(perform(effect, env))
+        })
     }
 }
 
@@ -238,12 +244,17 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> AgentLoop<M, H, S, F> {
         &self.ctl.env.cancel
     }
 
-    /// How the run came out, once all events were handed out.
+    /// Names the run to its queues.
+    pub fn run_id(&self) -> RunId {
+        self.ctl.ticket.id()
+    }
+
+    /// How the run came out, from its `AgentEnd` on.
     pub fn outcome(&self) -> Option<&Outcome<M>> {
         self.ctl.finished.as_ref().map(|(_, outcome)| outcome)
     }
 
-    /// The transcript of the loop, once all events were handed out.
+    /// The transcript of the loop, from its `AgentEnd` on.
     pub fn transcript(&self) -> Option<&Transcript<M>> {
         self.ctl.finished.as_ref().map(|(transcript, _)| transcript)
     }

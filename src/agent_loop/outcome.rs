@@ -22,7 +22,7 @@ pub struct Outcome<M = Message> {
 }
 
 impl<M: AgentMessage> Outcome<M> {
-    pub(super) fn new(end: RunEnd, messages: Messages<M>) -> Self {
+    pub(crate) fn new(end: RunEnd, messages: Messages<M>) -> Self {
         let mut usage = Usage::default();
         answers(&messages).for_each(|answer| usage += &answer.usage);
         let failure = matches!(end, RunEnd::Failed | RunEnd::Aborted);

@@ -60,12 +60,18 @@ where
             match this.work.as_mut().project() {
                 WorkProj::Step(None) => return Poll::Ready(None),
                 WorkProj::Step(slot) => {
-                    if let Some(event) = slot.as_mut().and_then(Step::poll_event) {
-                        this.ctl.told(&event);
-                        return Poll::Ready(Some(event));
+                    let event = slot.as_mut().and_then(Step::poll_event);
+                    if let Some(event) = &event {
+                        this.ctl.told(event);
                     }
-                    let next = slot.take().map_or(Work::Step(None), |step| this.ctl.decide(step));
-                    this.work.set(next);
+                    // With its last event a run is over: nobody need poll once more to see its outcome.
+                    if matches!(event, None | Some(AgentEvent::AgentEnd { .. })) {
+                        let next = slot.take().map_or(Work::Step(None), |step| this.ctl.decide(step));
+                        this.work.set(next);
+                    }
+                    if event.is_some() {
+                        return Poll::Ready(event);
+                    }
                 }
                 WorkProj::Effect(effect) => match effect.poll(cx) {
                     Poll::Ready(NextStep(step)) => this.work.set(this.ctl.enter(step)),
@@ -185,7 +191,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
             Step::FollowUp(state) if aborted => self.end(|model, now| state.abort(model, now)),
             Step::AwaitingSteering(state) => {
                 let messages = if state.wants_steering() {
-                    let lease = self.ticket.queues().lease(QueueKind::Steering);
+                    let lease = self.ticket.lease(QueueKind::Steering);
                     self.lease.insert(lease).messages()
                 } else {
                     Vec::new()

@@ -67,6 +67,13 @@ macro_rules! hook_fns {
                 Self { base: BoxedHooks::new(base), $($name: None,)* }
             }
 
+            /// The same closures over another base.
+            #[must_use]
+            pub fn with_base(mut self, base: impl Hooks<M>) -> Self {
+                self.base = BoxedHooks::new(base);
+                self
+            }
+
             $(
                 $(#[$doc])*
                 #[must_use]

@@ -68,7 +68,7 @@ impl ToolContext {
         &self.call.id
     }
 
-    /// The run's token: cancelled when the run is aborted or dropped.
+    /// Cancelled when the run is aborted or dropped. Await it beside work that should stop then.
     pub fn cancellation_token(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -88,7 +88,7 @@ impl ToolContext {
         self.updates.push(result);
     }
 
-    /// The arguments as an `A`. Tools made by [`tool()`](super::tool()) get theirs by this.
+    /// The arguments as an `A`. Function tools of typed arguments get theirs by this.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ type Outcome = Result<ToolResult, BoxError>;
 type Prepare = dyn Fn(Map<String, Value>) -> Result<Value, BoxError> + Send + Sync;
 type Run = dyn Fn(ValidatedArguments, ToolContext) -> BoxFuture<'static, Outcome> + Send + Sync;
 
-/// A tool made of a function, by [`tool()`], [`tool_with`], [`json_tool`] or [`json_tool_with`].
+/// A tool made of a function, by `tool`, `tool_with`, [`json_tool`] or [`json_tool_with`].
 pub struct FnTool {
     name: String,
     label: Option<String>,
@@ -32,7 +32,7 @@ pub struct FnTool {
 
 /// A tool made of a function of typed arguments.
 ///
-/// The arguments' JSON Schema comes from their type; doc comments become descriptions. The function is a plain one, an
+/// The arguments' JSON Schema comes from their type, a struct; doc comments become descriptions. The function is a plain one, an
 /// async closure, or any other closure that gives a future. It returns a text, a [`ToolResult`], or a [`Result`] of
 /// one of them (see [`IntoToolResult`]); a closure with `?` in it has to name its error type. A closure cannot lend
 /// what it has captured to its future: for that, see [`tool_with`].
@@ -91,10 +91,10 @@ where
     F: Fn(A, ToolContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoToolResult> + Send + 'static,
 {
-    json_tool_boxed(name, description, parameters_of::<A>(), move |arguments, cx| {
+    FnTool::new(name, description, parameters_of::<A>(), move |arguments, cx| {
         match cx.deserialize(arguments) {
             Ok(arguments) => boxed(run(arguments, cx)),
-            Err(error) => boxed(std::future::ready(Err::<ToolResult, _>(error))),
+            Err(error) => std::future::ready(Err(error)).boxed(),
         }
     })
 }
@@ -168,7 +168,7 @@ where
     F: Fn(ValidatedArguments, ToolContext) -> Fut + Send + Sync + 'static,
     Fut: Future<Output: IntoToolResult> + Send + 'static,
 {
-    json_tool_boxed(name, description, parameters, move |arguments, cx| {
+    FnTool::new(name, description, parameters, move |arguments, cx| {
         boxed(run(arguments, cx))
     })
 }
@@ -189,23 +189,6 @@ where
     json_tool(name, description, parameters, move |arguments, cx| {
         run(state.clone(), arguments, cx)
     })
-}
-
-fn json_tool_boxed(
-    name: impl Into<String>,
-    description: impl Into<String>,
-    parameters: Value,
-    run: impl Fn(ValidatedArguments, ToolContext) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
-) -> FnTool {
-    FnTool {
-        name: name.into(),
-        label: None,
-        description: description.into(),
-        parameters,
-        execution_mode: None,
-        prepare: None,
-        run: Box::new(run),
-    }
 }
 
 fn boxed(future: impl Future<Output: IntoToolResult> + Send + 'static) -> BoxFuture<'static, Outcome> {
@@ -233,6 +216,23 @@ fn parameters_of<A: JsonSchema>() -> Value {
 }
 
 impl FnTool {
+    fn new(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        parameters: Value,
+        run: impl Fn(ValidatedArguments, ToolContext) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            label: None,
+            description: description.into(),
+            parameters,
+            execution_mode: None,
+            prepare: None,
+            run: Box::new(run),
+        }
+    }
+
     /// Sets its name for people.
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());

@@ -1,8 +1,8 @@
 //! Tools: what a model can call.
 //!
-//! Most tools are functions: [`tool()`] takes its arguments' JSON Schema from their type, [`json_tool`] is given one
-//! (from a file, from an MCP server). A [`Tool`] can also be implemented by hand. The tools of an agent form a
-//! [`ToolSet`].
+//! Most tools are functions: `tool` (feature `schemars`) takes its arguments' JSON Schema from their type,
+//! [`json_tool`] is given one (from a file, from an MCP server). A [`Tool`] can also be implemented by hand. The tools
+//! of an agent form a [`ToolSet`].
 //!
 //! A call takes these steps, and a failure or a panic at any of them is an error result of this call alone:
 //!
@@ -41,7 +41,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Something a model can call.
 ///
-/// [`tool()`] and [`json_tool`] make one of a function; implement it by hand for a tool that is a type of its own.
+/// `tool` and [`json_tool`] make one of a function; implement it by hand for a tool that is a type of its own.
 ///
 /// What the getters say is read once, when the tool enters a [`ToolSet`]; a panic of theirs is the caller's who made
 /// the set. Every other panic is caught, and is the error result of the call it happened in.

@@ -38,12 +38,17 @@ impl ToolSet {
         Self::default()
     }
 
-    /// The same tools and one more, unless its name is taken.
+    /// The same tools and one more, unless its name is taken. The others are shared, not compiled again.
     #[must_use]
     pub fn with(&self, tool: impl Tool) -> Self {
         let mut entries = self.0.to_vec();
         register(&mut entries, Arc::new(tool));
         Self(entries.into())
+    }
+
+    /// Whether both are the very same set, not just equal ones.
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The tool of this name. Names are compared as they are, also empty ones.
