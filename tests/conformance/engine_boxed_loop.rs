@@ -8,7 +8,8 @@ use crate::custom::Msg;
 use crate::drive::drive;
 use crate::engine_static_loop::loop_config;
 use crate::fixture::{Fixture, Request};
-use crate::stage::{Engine, Stage, play, recorded};
+use crate::recorder::recorded;
+use crate::stage::{Engine, Stage, play};
 
 struct BoxedLoop {
     model: ScriptedModel,

@@ -124,7 +124,7 @@ impl Run<'_, '_, '_> {
             return Phase::Ended(state.abort(&self.plan.model, NOW));
         }
         let messages = if state.wants_steering() {
-            let lease = self.stage.queues.lease(QueueKind::Steering);
+            let lease = self.ticket.lease(QueueKind::Steering);
             self.lease.insert(lease).messages()
         } else {
             Vec::new()

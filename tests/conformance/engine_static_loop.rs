@@ -7,7 +7,8 @@ use crate::check_engine;
 use crate::custom::Msg;
 use crate::drive::drive;
 use crate::fixture::{Fixture, Request};
-use crate::stage::{Engine, Stage, play, recorded};
+use crate::recorder::recorded;
+use crate::stage::{Engine, Stage, play};
 
 struct StaticLoop {
     model: ScriptedModel,

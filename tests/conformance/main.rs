@@ -22,6 +22,8 @@ mod custom;
 #[cfg(test)]
 mod drive;
 #[cfg(test)]
+mod engine_agent;
+#[cfg(test)]
 mod engine_boxed_loop;
 #[cfg(test)]
 mod engine_machine;

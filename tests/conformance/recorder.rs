@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use turnstate::{AgentEvent, AgentState, ApiKey, AssistantMessage, Message, Messages, ToolSet};
+use turnstate::{AgentEvent, ApiKey, AssistantMessage, Message, Messages, ToolSet};
 
 use crate::cast::Ends;
 use crate::compare::{Observed, Outcome};
@@ -12,16 +12,16 @@ use crate::op::{EventKind, Op, TriggerLog};
 
 /// The record of a scenario.
 #[derive(Debug)]
-pub(crate) struct Recorder<'a> {
-    triggers: TriggerLog<'a>,
+pub(crate) struct Recorder {
+    triggers: TriggerLog,
     ends: Ends,
     events: Vec<Value>,
     outcomes: Vec<Outcome>,
 }
 
-impl<'a> Recorder<'a> {
+impl Recorder {
     /// A record of nothing yet; `ends` are the calls whose end it saw.
-    pub(crate) fn new(fixture: &'a Fixture, ends: &Ends) -> Self {
+    pub(crate) fn new(fixture: &Fixture, ends: &Ends) -> Self {
         Self {
             triggers: TriggerLog::new(&fixture.triggers),
             ends: ends.clone(),
@@ -36,11 +36,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// An event is seen, and the partial message right after it. The operations are to be done before anything else.
-    pub(crate) fn event(
-        &mut self,
-        event: &AgentEvent<Msg>,
-        partial: Option<&AssistantMessage>,
-    ) -> impl Iterator<Item = &'a Op> + use<'a> {
+    pub(crate) fn event(&mut self, event: &AgentEvent<Msg>, partial: Option<&AssistantMessage>) -> Vec<Op> {
         if let AgentEvent::ToolExecutionEnd { call, .. } = event {
             self.ends.saw(&call.id);
         }
@@ -69,21 +65,23 @@ impl<'a> Recorder<'a> {
     }
 
     /// All that was seen, at the end of the scenario.
-    pub(crate) fn finish(self, requests: Vec<Request>, state: &AgentState<Msg>, is_streaming: bool) -> Observed {
-        let pending = state.pending_tool_calls().map(|(_, call)| call.id.clone());
+    pub(crate) fn finish(&mut self, requests: Vec<Request>, state: State) -> Observed {
         Observed {
-            events: self.events,
+            events: std::mem::take(&mut self.events),
             requests,
-            outcomes: self.outcomes,
-            state: State {
-                messages: state.transcript().iter().map(|message| to_json(&**message)).collect(),
-                is_streaming,
-                streaming: state.streaming_message().is_some(),
-                pending_tool_calls: pending.collect(),
-                error_message: state.error_message().map(ToOwned::to_owned),
-            },
+            outcomes: std::mem::take(&mut self.outcomes),
+            state,
         }
     }
+}
+
+/// The model requests of a scripted model, as the fixtures have them.
+pub(crate) fn recorded(requests: &[turnstate::Request]) -> Vec<Request> {
+    let recorded = |made: &turnstate::Request| {
+        let key = made.api_key.as_ref();
+        request(&made.system_prompt, &made.messages, &made.tools, key)
+    };
+    requests.iter().map(recorded).collect()
 }
 
 /// What a model request was given.
@@ -95,10 +93,15 @@ pub(crate) fn request(
 ) -> Request {
     Request {
         system_prompt: system_prompt.to_owned(),
-        messages: messages.iter().map(|message| to_json(&**message)).collect(),
+        messages: list_json(messages),
         tools: tools.iter().map(|tool| tool.name().to_owned()).collect(),
         api_key: api_key.map(|key| key.expose().to_owned()),
     }
+}
+
+/// Messages of whatever kind, one by one.
+pub(crate) fn list_json<T: Serialize>(messages: &Messages<T>) -> Vec<Value> {
+    messages.iter().map(|message| to_json(&**message)).collect()
 }
 
 fn to_json(value: &impl Serialize) -> Value {

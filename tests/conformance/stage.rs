@@ -10,9 +10,9 @@ use turnstate::{
 use crate::cast::Cast;
 use crate::compare::Observed;
 use crate::custom::{Msg, message, messages};
-use crate::fixture::{Fixture, Request};
+use crate::fixture::{Fixture, Request, State};
 use crate::op::Op;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, list_json};
 use crate::script::model;
 
 /// What runs prompts.
@@ -37,7 +37,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) cancel: CancellationToken,
     is_running: bool,
     state: AgentState<Msg>,
-    recorder: Recorder<'a>,
+    recorder: Recorder,
 }
 
 /// Plays a scenario on an engine.
@@ -46,7 +46,8 @@ pub(crate) fn play<E: Engine>(fixture: &Fixture, mut engine: E) -> Observed {
     for step in &fixture.steps {
         stage.step(step, &mut engine);
     }
-    stage.recorder.finish(engine.requests(), &stage.state, stage.is_running)
+    let state = stage.final_state();
+    stage.recorder.finish(engine.requests(), state)
 }
 
 impl<'a> Stage<'a> {
@@ -91,7 +92,7 @@ impl<'a> Stage<'a> {
             assert_eq!(self.state.partial(), partial);
         }
         for operation in self.recorder.event(event, partial) {
-            self.operate(operation);
+            self.operate(&operation);
         }
     }
 
@@ -144,6 +145,17 @@ impl<'a> Stage<'a> {
         self.queues.clear(QueueKind::FollowUp);
     }
 
+    fn final_state(&self) -> State {
+        let state = &self.state;
+        State {
+            messages: list_json(state.transcript()),
+            is_streaming: self.is_running,
+            streaming: state.streaming_message().is_some(),
+            pending_tool_calls: state.pending_tool_calls().map(|(_, call)| call.id.clone()).collect(),
+            error_message: state.error_message().map(ToOwned::to_owned),
+        }
+    }
+
     /// What can be done at any time.
     fn operate(&mut self, operation: &Op) {
         let queue = |kind, json| {
@@ -162,13 +174,4 @@ impl<'a> Stage<'a> {
             Op::Continue | Op::Reset => unreachable!("the format has them as steps only"),
         }
     }
-}
-
-/// The model requests of a scripted model, as the fixtures have them.
-pub(crate) fn recorded(requests: &[turnstate::Request]) -> Vec<Request> {
-    let recorded = |request: &turnstate::Request| {
-        let key = request.api_key.as_ref();
-        crate::recorder::request(&request.system_prompt, &request.messages, &request.tools, key)
-    };
-    requests.iter().map(recorded).collect()
 }
