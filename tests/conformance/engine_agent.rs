@@ -82,8 +82,8 @@ fn operate(agent: &Agent<Msg>, operation: &Op) {
             agent.follow_up(message(json));
         }
         Op::Abort => agent.abort(),
-        Op::ClearSteering => agent.clear_queue(QueueKind::Steering),
-        Op::ClearFollowUps => agent.clear_queue(QueueKind::FollowUp),
+        Op::ClearSteering => drop(agent.clear_queue(QueueKind::Steering)),
+        Op::ClearFollowUps => drop(agent.clear_queue(QueueKind::FollowUp)),
         Op::SetSteeringMode(mode) => agent.set_queue_mode(QueueKind::Steering, (*mode).into()),
         Op::Prompt(_) | Op::Continue | Op::Reset => unreachable!("these have an outcome"),
     }

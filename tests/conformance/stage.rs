@@ -166,8 +166,8 @@ impl<'a> Stage<'a> {
             Op::Steer(json) => queue(QueueKind::Steering, json),
             Op::FollowUp(json) => queue(QueueKind::FollowUp, json),
             Op::Abort => self.cancel.cancel(),
-            Op::ClearSteering => self.queues.clear(QueueKind::Steering),
-            Op::ClearFollowUps => self.queues.clear(QueueKind::FollowUp),
+            Op::ClearSteering => drop(self.queues.clear(QueueKind::Steering)),
+            Op::ClearFollowUps => drop(self.queues.clear(QueueKind::FollowUp)),
             Op::SetSteeringMode(mode) => self.queues.set_mode(QueueKind::Steering, (*mode).into()),
             // Busy: an event is seen, so a run is active.
             Op::Prompt(_) => self.recorder.nested_outcome(!self.is_running),
