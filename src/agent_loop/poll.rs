@@ -151,6 +151,13 @@ where
             each(event);
         }
     }
+
+    /// Gives back what the run took from its queues: for one that is dropped before its first poll.
+    pub(crate) fn release(self: Pin<&mut Self>) {
+        let this = self.project();
+        this.ctl.ticket.close();
+        this.ctl.lease = None;
+    }
 }
 
 impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
