@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
-use crate::agent_loop::foreign::catch;
+use crate::agent_loop::foreign::{catch, error_text};
 use crate::agent_loop::{AgentLoop, ListenerError, NextStep, Outcome};
 use crate::event::AgentEvent;
 use crate::machine::RunEnd;
@@ -167,7 +167,7 @@ impl<M: AgentMessage> Run<M> {
         };
         match called {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.failed(event, error.to_string()),
+            Ok(Err(error)) => self.failed(event, error_text(error)),
             Err(panic) => self.failed(event, panic),
         }
     }
@@ -194,7 +194,7 @@ impl<M: AgentMessage> Run<M> {
                 // Woken by the listener's own future; the run waits for it.
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Ok(()))) => None,
-                Ok(Poll::Ready(Err(error))) => Some(error.to_string()),
+                Ok(Poll::Ready(Err(error))) => Some(error_text(error)),
                 Err(panic) => Some(panic),
             };
             let Some(Telling {
