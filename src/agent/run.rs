@@ -240,6 +240,31 @@ impl<M: AgentMessage> Run<M> {
         self.shared.end(&self.active);
     }
 
+    /// Ends the run where it stands. Sync listeners hear how.
+    fn close(&mut self) {
+        if let Some(Telling {
+            event,
+            listeners,
+            next,
+            current,
+        }) = self.telling.take()
+        {
+            let _ = catch(|| drop(current));
+            listeners
+                .iter()
+                .skip(next)
+                .for_each(|listener| self.call(listener, &event));
+        }
+        let mut closing = Vec::new();
+        self.inner.as_mut().close(|event| closing.push(event));
+        for event in closing {
+            self.reduce(&event);
+            for listener in self.shared.listeners.snapshot().iter() {
+                self.call(listener, &event);
+            }
+        }
+    }
+
     fn outcome(&mut self) -> Outcome<M> {
         let outcome = self.inner.outcome().cloned();
         // Without an outcome the stream was not at its end.
@@ -285,37 +310,18 @@ impl<M: AgentMessage> Unpin for Run<M> {}
 
 impl<M: AgentMessage> Drop for Run<M> {
     fn drop(&mut self) {
-        match self.progress {
-            Progress::Ended => return,
-            Progress::Begun => {
-                self.active.cancel.cancel();
-                // The agent is idle only once this is done.
-                self.inner.as_mut().release();
-            }
-            Progress::Polled => {
-                self.active.cancel.cancel();
-                if let Some(Telling {
-                    event,
-                    listeners,
-                    next,
-                    current,
-                }) = self.telling.take()
-                {
-                    let _ = catch(|| drop(current));
-                    listeners
-                        .iter()
-                        .skip(next)
-                        .for_each(|listener| self.call(listener, &event));
-                }
-                let mut closing = Vec::new();
-                self.inner.as_mut().close(|event| closing.push(event));
-                for event in closing {
-                    self.reduce(&event);
-                    for listener in self.shared.listeners.snapshot().iter() {
-                        self.call(listener, &event);
-                    }
-                }
-            }
+        if self.progress == Progress::Ended {
+            return;
+        }
+        // What listeners queue from here on is for the next run.
+        self.shared.abort_run(&self.active);
+        if self.progress == Progress::Begun {
+            // The agent is idle only once this is done.
+            self.inner.as_mut().release();
+        } else {
+            // Where the app's own message type has panicked in a poll, the run cannot be closed as it should.
+            let _ = catch(|| self.close());
+            lock(&self.shared.state).settle();
         }
         self.shared.end(&self.active);
     }
