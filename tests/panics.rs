@@ -222,11 +222,13 @@ fn of_the_drop_of_a_hook() {
     for n in RUN_HOOKS.chain(CALL_HOOKS) {
         for ending in [Ending::Done, Ending::Aborted, Ending::Dropped] {
             let fuse = Fuse::new();
-            // The future of the hook itself: a closure's is wrapped by the engine, and dropped with its wrapper.
             let hooks = HookOfDrop { n, fuse: fuse.clone(), pends: ending != Ending::Done };
             let outcome = survives(&agent(|builder| builder.hooks(hooks)), &fuse, ending);
             if ending == Ending::Done {
-                assert_eq!(outcome.unwrap().end, RunEnd::Completed, "hook {n}");
+                // An agent's hooks are wrapped, and the wrapper's poll drops them: it is still the hook that panics.
+                let outcome = outcome.unwrap();
+                let end = if RUN_HOOKS.contains(&n) { RunEnd::Failed } else { RunEnd::Completed };
+                assert_eq!(outcome.end, end, "hook {n}");
             }
         }
     }
@@ -608,6 +610,20 @@ fn of_the_clock() {
 fn of_a_hook_of_a_static_loop() {
     use futures_util::StreamExt;
 
+    // Here nothing wraps them: once a hook has answered, its answer counts.
+    for n in RUN_HOOKS.chain(CALL_HOOKS) {
+        let hooks = HookOfDrop { n, fuse: Fuse::new(), pends: false };
+        let fuse = hooks.fuse.clone();
+        let mut config = turnstate::LoopConfig::new("m");
+        config.plan.tools = [tool_t()].into();
+        let prompt = vec![Message::user("go").into()];
+        let mut run = Box::pin(turnstate::agent_loop(prompt, config, script(), hooks).unwrap());
+        let _: Vec<_> = drive(run.by_ref().collect());
+        let outcome = run.outcome().unwrap();
+        assert!(fuse.blew());
+        assert_eq!((outcome.end, outcome.text().as_str()), (RunEnd::Completed, "done"), "hook {n}");
+    }
+
     /// Panics where the future is made, outside of any poll of it.
     struct Early(Fuse);
     impl turnstate::Hooks for Early {
@@ -622,4 +638,60 @@ fn of_a_hook_of_a_static_loop() {
     let events: Vec<_> = drive(run.by_ref().collect());
     assert_eq!(events.last().unwrap().kind(), "agent_end");
     assert_eq!(run.outcome().unwrap().error.as_deref(), Some("panicked: boom"));
+}
+
+/// A message whose look at itself panics, once.
+#[derive(Clone)]
+struct Touchy(Message);
+
+thread_local! {
+    /// How often a [`Touchy`] is looked at before it panics.
+    static LOOKS: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+impl From<Message> for Touchy {
+    fn from(message: Message) -> Self {
+        Self(message)
+    }
+}
+
+impl turnstate::AgentMessage for Touchy {
+    fn role(&self) -> &str {
+        self.0.role()
+    }
+
+    fn as_message(&self) -> Option<&Message> {
+        if LOOKS.get() == Some(0) {
+            LOOKS.set(None);
+            panic!("boom");
+        }
+        LOOKS.set(LOOKS.get().map(|left| left - 1));
+        Some(&self.0)
+    }
+
+    fn to_message(this: &Arc<Self>) -> Option<Arc<Message>> {
+        Some(Arc::new(this.0.clone()))
+    }
+}
+
+#[test]
+fn of_a_message_type_is_the_holders_but_no_more() {
+    // It is not caught: the engine cannot go on. But it must not end the process, nor leave the agent busy.
+    for looks in 0.. {
+        let agent: Agent<Touchy> = AgentBuilder::new("m", script()).tool(tool_t()).build();
+        let run = agent.prompt(Touchy(Message::user("go"))).unwrap();
+        LOOKS.set(Some(looks));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drive(run)));
+        let unreached = LOOKS.take().is_some();
+        assert_eq!(ended.is_ok(), unreached, "look {looks}");
+        assert!(!agent.is_streaming());
+        assert!(agent.streaming_message().is_none());
+        assert!(agent.pending_tool_calls().is_empty());
+        let next = drive(agent.prompt("again").unwrap());
+        assert_eq!(next.end, RunEnd::Completed);
+        if unreached {
+            assert!(looks > 5, "looked at {looks} times");
+            break;
+        }
+    }
 }
