@@ -94,8 +94,27 @@ impl<'a> Turn<'a> {
     }
 }
 
+/// Checks what was told of a run that was aborted after its first `told` events. Calls that run side by side may end
+/// in any order.
+#[track_caller]
+pub(crate) fn check_closing(all: &[AgentEvent], told: usize, mode: ExecutionMode) {
+    let (told, rest) = all.split_at(told);
+    let (mut expected, mut rest) = (closing(told, mode), shapes(rest));
+    if mode == ExecutionMode::Parallel {
+        by_call(&mut expected);
+        by_call(&mut rest);
+    }
+    assert_eq!(rest, expected, "after {:?}", shapes(told));
+}
+
+/// Sorts the executions at the front by call: of each its start, then its end.
+fn by_call(shapes: &mut [String]) {
+    let executions = shapes.iter().take_while(|shape| shape.starts_with('x')).count();
+    shapes[..executions].sort_by_key(|shape| (shape.as_bytes()[3], shape.starts_with("xe")));
+}
+
 /// What is told after `told` of a run with one prompt message that is aborted there, while nothing foreign moves.
-pub(crate) fn closing(told: &[AgentEvent], mode: ExecutionMode) -> Vec<String> {
+fn closing(told: &[AgentEvent], mode: ExecutionMode) -> Vec<String> {
     let mut rest: Vec<String> = Vec::new();
     let mut tell = |events: &[&str]| rest.extend(events.iter().map(|event| (*event).to_owned()));
     let turn = Turn::of(told);
