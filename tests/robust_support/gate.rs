@@ -18,6 +18,8 @@ pub(crate) enum Mode {
     Yield,
     /// Holds each until it is [let through](Gate::let_one_through).
     Held,
+    /// Lets so many pass, and freezes.
+    OpenFor(usize),
     /// Holds them for ever: whoever comes is never woken.
     Frozen,
 }
@@ -128,6 +130,10 @@ impl Future for Pass {
         this.gate.0.polls.fetch_add(1, Ordering::SeqCst);
         match this.gate.mode() {
             Mode::Open => Poll::Ready(()),
+            Mode::OpenFor(left @ 1..) => {
+                this.gate.set(Mode::OpenFor(left - 1));
+                Poll::Ready(())
+            }
             Mode::Yield if this.yielded => Poll::Ready(()),
             Mode::Yield => {
                 this.yielded = true;
@@ -147,7 +153,7 @@ impl Future for Pass {
                 seat.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
-            Mode::Frozen => {
+            Mode::Frozen | Mode::OpenFor(0) => {
                 this.gate.0.frozen.notify_one();
                 Poll::Pending
             }
