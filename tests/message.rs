@@ -60,7 +60,9 @@ fn collect<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
 fn every_recorded_message_goes_there_and_back() {
     let (mut count, mut roles) = (0, [0; 3]);
     for kind in ["loop", "proxy"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance/fixtures").join(kind);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/conformance/fixtures")
+            .join(kind);
         for file in fs::read_dir(folder).expect("the fixtures are there") {
             let text = fs::read_to_string(file.expect("a file").path()).expect("it can be read");
             let fixture: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -70,11 +72,17 @@ fn every_recorded_message_goes_there_and_back() {
                 let read = message(json);
                 assert_same(&serde_json::to_value(&read).expect("a message is JSON"), json);
                 count += 1;
-                roles[["user", "assistant", "toolResult"].iter().position(|role| *role == read.role()).expect("a role")] += 1;
+                roles[["user", "assistant", "toolResult"]
+                    .iter()
+                    .position(|role| *role == read.role())
+                    .expect("a role")] += 1;
             }
         }
     }
-    assert!(count > 1_000 && roles.iter().all(|count| *count > 100), "{count} messages, by role {roles:?}");
+    assert!(
+        count > 1_000 && roles.iter().all(|count| *count > 100),
+        "{count} messages, by role {roles:?}"
+    );
 }
 
 /// All fields Pi knows, in its order; it goes there and back byte by byte.
@@ -115,15 +123,33 @@ fn incomplete_and_unknown_fields() {
     });
     for (json, expected) in [
         (json!({ "role": "assistant" }), &assistant),
-        (json!({ "role": "assistant", "content": null, "errorMessage": null, "usage": { "input": 0 } }), &assistant),
-        (json!({ "role": "assistant", "content": [], "future": { "role": "user" } }), &assistant),
-        (json!({ "role": "toolResult", "toolCallId": "a", "toolName": "t" }), &result),
-        (json!({ "role": "toolResult", "toolCallId": "a", "toolName": "t", "content": null, "x": 1 }), &result),
+        (
+            json!({ "role": "assistant", "content": null, "errorMessage": null, "usage": { "input": 0 } }),
+            &assistant,
+        ),
+        (
+            json!({ "role": "assistant", "content": [], "future": { "role": "user" } }),
+            &assistant,
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "a", "toolName": "t" }),
+            &result,
+        ),
+        (
+            json!({ "role": "toolResult", "toolCallId": "a", "toolName": "t", "content": null, "x": 1 }),
+            &result,
+        ),
     ] {
         assert_same(&serde_json::to_value(message(&json)).expect("JSON"), expected);
     }
     let call: Message = serde_json::from_str(&call_of("null")).expect("a message");
-    assert!(call.as_assistant().and_then(|answer| answer.tool_calls().next()).expect("a call").arguments.is_empty());
+    assert!(
+        call.as_assistant()
+            .and_then(|answer| answer.tool_calls().next())
+            .expect("a call")
+            .arguments
+            .is_empty()
+    );
     let text = json!({ "role": "user", "content": [{ "type": "text", "text": "x", "future": 1 }] });
     assert_eq!(message(&text), Message::user("x"));
 }
@@ -133,11 +159,22 @@ fn what_is_no_message_is_refused() {
     for (json, reason) in [
         (json!({ "role": "system", "content": "x" }), "unknown variant `system`"),
         (json!({ "content": "x" }), "missing field `role`"),
-        (json!({ "role": "user", "content": 1 }), "a string or a list of content blocks"),
-        (json!({ "role": "user", "content": [{ "type": "video" }] }), "unknown variant `video`"),
-        (json!({ "role": "assistant", "stopReason": "tired" }), "unknown variant `tired`"),
+        (
+            json!({ "role": "user", "content": 1 }),
+            "a string or a list of content blocks",
+        ),
+        (
+            json!({ "role": "user", "content": [{ "type": "video" }] }),
+            "unknown variant `video`",
+        ),
+        (
+            json!({ "role": "assistant", "stopReason": "tired" }),
+            "unknown variant `tired`",
+        ),
     ] {
-        let error = serde_json::from_value::<Message>(json).expect_err("it is no message").to_string();
+        let error = serde_json::from_value::<Message>(json)
+            .expect_err("it is no message")
+            .to_string();
         assert!(error.contains(reason), "{error}");
     }
 }
@@ -219,12 +256,27 @@ fn model_events() {
     let table = [
         (json!({ "type": "start" }), AssistantEvent::start()),
         (json!({ "type": "start", "responseId": "r" }), head("r")),
-        (json!({ "type": "text_start", "contentIndex": 0 }), AssistantEvent::TextStart { content_index: 0 }),
-        (json!({ "type": "text_delta", "contentIndex": 0, "delta": "x" }), AssistantEvent::text_delta(0, "x")),
+        (
+            json!({ "type": "text_start", "contentIndex": 0 }),
+            AssistantEvent::TextStart { content_index: 0 },
+        ),
+        (
+            json!({ "type": "text_delta", "contentIndex": 0, "delta": "x" }),
+            AssistantEvent::text_delta(0, "x"),
+        ),
         (json!({ "type": "text_end", "contentIndex": 0 }), text_end(None)),
-        (json!({ "type": "text_end", "contentIndex": 0, "contentSignature": "s" }), text_end(Some("s"))),
-        (json!({ "type": "thinking_start", "contentIndex": 1 }), AssistantEvent::ThinkingStart { content_index: 1 }),
-        (json!({ "type": "thinking_delta", "contentIndex": 1, "delta": "x" }), AssistantEvent::thinking_delta(1, "x")),
+        (
+            json!({ "type": "text_end", "contentIndex": 0, "contentSignature": "s" }),
+            text_end(Some("s")),
+        ),
+        (
+            json!({ "type": "thinking_start", "contentIndex": 1 }),
+            AssistantEvent::ThinkingStart { content_index: 1 },
+        ),
+        (
+            json!({ "type": "thinking_delta", "contentIndex": 1, "delta": "x" }),
+            AssistantEvent::thinking_delta(1, "x"),
+        ),
         (
             json!({ "type": "thinking_end", "contentIndex": 1, "contentSignature": "s" }),
             AssistantEvent::ThinkingEnd {
@@ -236,7 +288,10 @@ fn model_events() {
             json!({ "type": "toolcall_start", "contentIndex": 2, "id": "a", "toolName": "t" }),
             AssistantEvent::tool_call_start(2, "a", "t"),
         ),
-        (json!({ "type": "toolcall_delta", "contentIndex": 2, "delta": "{" }), AssistantEvent::tool_call_delta(2, "{")),
+        (
+            json!({ "type": "toolcall_delta", "contentIndex": 2, "delta": "{" }),
+            AssistantEvent::tool_call_delta(2, "{"),
+        ),
         (json!({ "type": "toolcall_end", "contentIndex": 2 }), call_end(None)),
         (
             json!({ "type": "toolcall_end", "contentIndex": 2, "toolCall": { "thoughtSignature": "s" } }),
@@ -245,8 +300,14 @@ fn model_events() {
                 ..ToolCallPatch::default()
             }))),
         ),
-        (json!({ "type": "done", "reason": "toolUse", "usage": usage }), AssistantEvent::done(DoneReason::ToolUse)),
-        (json!({ "type": "error", "reason": "aborted", "errorMessage": "e", "usage": usage }), error(Some("e"), None)),
+        (
+            json!({ "type": "done", "reason": "toolUse", "usage": usage }),
+            AssistantEvent::done(DoneReason::ToolUse),
+        ),
+        (
+            json!({ "type": "error", "reason": "aborted", "errorMessage": "e", "usage": usage }),
+            error(Some("e"), None),
+        ),
     ];
     for (json, event) in table {
         let read: AssistantEvent = serde_json::from_value(json.clone()).expect("an event");
@@ -268,17 +329,33 @@ fn model_events_of_other_senders() {
     let partial = json!({ "role": "assistant", "content": [] });
     for (json, event) in [
         (json!({ "type": "start", "partial": partial }), AssistantEvent::start()),
-        (json!({ "type": "text_end", "contentIndex": 0, "content": "x", "partial": partial }), AssistantEvent::TextEnd {
-            content_index: 0,
-            content_signature: None,
-        }),
-        (json!({ "type": "toolcall_start", "contentIndex": 0, "partial": partial }), AssistantEvent::tool_call_start(0, "", "")),
+        (
+            json!({ "type": "text_end", "contentIndex": 0, "content": "x", "partial": partial }),
+            AssistantEvent::TextEnd {
+                content_index: 0,
+                content_signature: None,
+            },
+        ),
+        (
+            json!({ "type": "toolcall_start", "contentIndex": 0, "partial": partial }),
+            AssistantEvent::tool_call_start(0, "", ""),
+        ),
         (json!({ "type": "done", "reason": "stop" }), done(None)),
-        (json!({ "type": "done", "reason": "stop", "message": partial }), done(Some(whole.clone()))),
+        (
+            json!({ "type": "done", "reason": "stop", "message": partial }),
+            done(Some(whole.clone())),
+        ),
         (json!({ "type": "error", "reason": "aborted" }), error(None, None)),
-        (json!({ "type": "error", "reason": "aborted", "error": partial }), error(None, Some(whole))),
+        (
+            json!({ "type": "error", "reason": "aborted", "error": partial }),
+            error(None, Some(whole)),
+        ),
     ] {
-        assert_eq!(serde_json::from_value::<AssistantEvent>(json.clone()).expect("an event"), event, "{json}");
+        assert_eq!(
+            serde_json::from_value::<AssistantEvent>(json.clone()).expect("an event"),
+            event,
+            "{json}"
+        );
     }
     assert!(serde_json::from_value::<AssistantEvent>(json!({ "type": "weird" })).is_err());
     assert!(serde_json::from_value::<AssistantEvent>(json!({ "type": "done", "reason": "error" })).is_err());
@@ -289,17 +366,26 @@ fn model_events_of_other_senders() {
 fn agent_events() {
     let user = json!({ "role": "user", "content": [{ "type": "text", "text": "go" }], "timestamp": 0 });
     let shared = Arc::new(message(&user));
-    let call = Arc::new(ToolCall::new("a", "t", json!({ "z": 1 }).as_object().cloned().unwrap_or_default()));
+    let call = Arc::new(ToolCall::new(
+        "a",
+        "t",
+        json!({ "z": 1 }).as_object().cloned().unwrap_or_default(),
+    ));
     let content = json!([{ "type": "text", "text": "x" }]);
     let table = [
         (AgentEvent::AgentStart, json!({ "type": "agent_start" })),
         (
-            AgentEvent::AgentEnd { messages: vec![Arc::clone(&shared)].into() },
+            AgentEvent::AgentEnd {
+                messages: vec![Arc::clone(&shared)].into(),
+            },
             json!({ "type": "agent_end", "messages": [user] }),
         ),
         (AgentEvent::TurnStart, json!({ "type": "turn_start" })),
         (
-            AgentEvent::TurnEnd { message: Arc::clone(&shared), tool_results: vec![Arc::clone(&shared)] },
+            AgentEvent::TurnEnd {
+                message: Arc::clone(&shared),
+                tool_results: vec![Arc::clone(&shared)],
+            },
             json!({ "type": "turn_end", "message": user, "toolResults": [user] }),
         ),
         (
@@ -309,9 +395,17 @@ fn agent_events() {
             },
             json!({ "type": "message_start", "message": user }),
         ),
-        (AgentEvent::MessageEnd { message: Arc::clone(&shared) }, json!({ "type": "message_end", "message": user })),
         (
-            AgentEvent::ToolExecutionStart { index: 3, call: Arc::clone(&call) },
+            AgentEvent::MessageEnd {
+                message: Arc::clone(&shared),
+            },
+            json!({ "type": "message_end", "message": user }),
+        ),
+        (
+            AgentEvent::ToolExecutionStart {
+                index: 3,
+                call: Arc::clone(&call),
+            },
             json!({ "type": "tool_execution_start", "toolCallId": "a", "toolName": "t", "args": { "z": 1 } }),
         ),
         (
@@ -348,19 +442,34 @@ fn agent_events() {
 fn message_updates() {
     let call_start = AssistantEvent::tool_call_start(2, "a", "t");
     let steps = [
-        (AssistantEvent::ThinkingStart { content_index: 0 }, json!({ "type": "thinking_start", "contentIndex": 0 })),
+        (
+            AssistantEvent::ThinkingStart { content_index: 0 },
+            json!({ "type": "thinking_start", "contentIndex": 0 }),
+        ),
         (
             AssistantEvent::thinking_delta(0, "hm"),
             json!({ "type": "thinking_delta", "contentIndex": 0, "delta": "hm" }),
         ),
         (
-            AssistantEvent::ThinkingEnd { content_index: 0, content_signature: Some("s".into()) },
+            AssistantEvent::ThinkingEnd {
+                content_index: 0,
+                content_signature: Some("s".into()),
+            },
             json!({ "type": "thinking_end", "contentIndex": 0, "content": "hm" }),
         ),
-        (AssistantEvent::TextStart { content_index: 1 }, json!({ "type": "text_start", "contentIndex": 1 })),
-        (AssistantEvent::text_delta(1, "x"), json!({ "type": "text_delta", "contentIndex": 1, "delta": "x" })),
         (
-            AssistantEvent::TextEnd { content_index: 1, content_signature: None },
+            AssistantEvent::TextStart { content_index: 1 },
+            json!({ "type": "text_start", "contentIndex": 1 }),
+        ),
+        (
+            AssistantEvent::text_delta(1, "x"),
+            json!({ "type": "text_delta", "contentIndex": 1, "delta": "x" }),
+        ),
+        (
+            AssistantEvent::TextEnd {
+                content_index: 1,
+                content_signature: None,
+            },
             json!({ "type": "text_end", "contentIndex": 1, "content": "x" }),
         ),
         (call_start, json!({ "type": "toolcall_start", "contentIndex": 2 })),
@@ -368,9 +477,15 @@ fn message_updates() {
             AssistantEvent::tool_call_delta(2, r#"{"n":1"#),
             json!({ "type": "toolcall_delta", "contentIndex": 2, "delta": r#"{"n":1"# }),
         ),
-        (AssistantEvent::tool_call_delta(2, "}"), json!({ "type": "toolcall_delta", "contentIndex": 2, "delta": "}" })),
         (
-            AssistantEvent::ToolCallEnd { content_index: 2, tool_call: None },
+            AssistantEvent::tool_call_delta(2, "}"),
+            json!({ "type": "toolcall_delta", "contentIndex": 2, "delta": "}" }),
+        ),
+        (
+            AssistantEvent::ToolCallEnd {
+                content_index: 2,
+                tool_call: None,
+            },
             json!({
                 "type": "toolcall_end", "contentIndex": 2,
                 "toolCall": { "type": "toolCall", "id": "a", "name": "t", "arguments": { "n": 1 } },

@@ -16,7 +16,13 @@ fn push(queues: &Queues<String>, kind: QueueKind, text: &str) -> QueueId {
 /// Two queues with `s1`, `s2`, `s3` and `f1`, `f2`.
 fn filled() -> Queues<String> {
     let queues = Queues::new();
-    for (kind, text) in [(Steering, "s1"), (FollowUp, "f1"), (Steering, "s2"), (FollowUp, "f2"), (Steering, "s3")] {
+    for (kind, text) in [
+        (Steering, "s1"),
+        (FollowUp, "f1"),
+        (Steering, "s2"),
+        (FollowUp, "f2"),
+        (Steering, "s3"),
+    ] {
         push(&queues, kind, text);
     }
     queues
@@ -44,10 +50,16 @@ fn commit_all(mut lease: Lease<String>) -> Vec<String> {
 #[test]
 fn a_look_takes_what_the_mode_says() {
     let queues = filled();
-    assert_eq!((queues.mode(Steering), queues.mode(FollowUp)), (QueueMode::OneAtATime, QueueMode::OneAtATime));
+    assert_eq!(
+        (queues.mode(Steering), queues.mode(FollowUp)),
+        (QueueMode::OneAtATime, QueueMode::OneAtATime)
+    );
     assert_eq!(drain(&queues, Steering), ["s1"]);
     queues.set_mode(Steering, QueueMode::All);
-    assert_eq!((queues.mode(Steering), queues.mode(FollowUp)), (QueueMode::All, QueueMode::OneAtATime));
+    assert_eq!(
+        (queues.mode(Steering), queues.mode(FollowUp)),
+        (QueueMode::All, QueueMode::OneAtATime)
+    );
     assert_eq!(drain(&queues, FollowUp), ["f1"]);
     assert_eq!(drain(&queues, Steering), ["s2", "s3"]);
     assert_eq!(drain(&queues, Steering), [""; 0]);
@@ -62,14 +74,27 @@ fn what_is_leased_returns_to_its_place_unless_committed() {
     let queues = filled();
     queues.set_mode(Steering, QueueMode::All);
     let mut lease = queues.lease(Steering);
-    assert_eq!((lease.kind(), texts(&lease.messages())), (Steering, vec!["s1", "s2", "s3"]));
+    assert_eq!(
+        (lease.kind(), texts(&lease.messages())),
+        (Steering, vec!["s1", "s2", "s3"])
+    );
     push(&queues, Steering, "s4");
-    assert!(queues.lease(Steering).messages().iter().all(|message| **message == "s4"), "the rest is taken");
+    assert!(
+        queues
+            .lease(Steering)
+            .messages()
+            .iter()
+            .all(|message| **message == "s4"),
+        "the rest is taken"
+    );
 
     let first = lease.messages().remove(0);
     let second = lease.messages().remove(1);
     assert!(!lease.commit(&second), "only the first can be committed");
-    assert!(!lease.commit(&Arc::new("s1".to_owned())), "an equal message is not the same");
+    assert!(
+        !lease.commit(&Arc::new("s1".to_owned())),
+        "an equal message is not the same"
+    );
     assert!(lease.commit(&first));
     assert!(!lease.commit(&first), "once");
     drop(lease);
@@ -118,7 +143,10 @@ fn a_message_can_be_recalled_while_it_is_queued() {
     queues.clear(Steering);
     assert_eq!(queues.recall(kept).as_deref().map(String::as_str), Some("kept"));
     queues.set_mode(FollowUp, QueueMode::All);
-    assert_eq!((drain(&queues, Steering), drain(&queues, FollowUp)), (vec![], vec!["f1".into(), "f2".into()]));
+    assert_eq!(
+        (drain(&queues, Steering), drain(&queues, FollowUp)),
+        (vec![], vec!["f1".into(), "f2".into()])
+    );
 }
 
 /// Clearing and recalling while a lease is out do not change what returns, nor where.
@@ -172,7 +200,11 @@ fn the_answer_says_who_will_see_the_message() {
     assert_eq!(delivery(&queues), Delivery::ThisRun);
     assert_eq!(commit_all(run.last_look()).len(), 1);
     assert_eq!(commit_all(run.last_look()).len(), 1);
-    assert_eq!(delivery(&queues), Delivery::ThisRun, "it found something, so it goes on");
+    assert_eq!(
+        delivery(&queues),
+        Delivery::ThisRun,
+        "it found something, so it goes on"
+    );
     assert_eq!(commit_all(run.last_look()).len(), 1);
     assert!(run.last_look().is_empty());
     assert_eq!(delivery(&queues), Delivery::NextRun, "it found nothing, so it is over");
@@ -193,7 +225,13 @@ fn the_answer_says_who_will_see_the_message() {
 fn the_last_look_takes_steering_before_follow_ups() {
     let queues = filled();
     let mut run = queues.open_run();
-    let leases = [run.last_look(), run.last_look(), run.last_look(), run.last_look(), run.last_look()];
+    let leases = [
+        run.last_look(),
+        run.last_look(),
+        run.last_look(),
+        run.last_look(),
+        run.last_look(),
+    ];
     let looks: Vec<_> = leases.iter().map(|lease| lease.messages()[0].to_string()).collect();
     assert_eq!(looks, ["s1", "s2", "s3", "f1", "f2"]);
 }
@@ -235,13 +273,19 @@ fn a_message_for_this_run_is_never_stranded() {
                     delivered.push(*message);
                 }
             }
-            assert!(promised.load(Ordering::Acquire) <= delivered.len(), "stranded by run {runs}");
+            assert!(
+                promised.load(Ordering::Acquire) <= delivered.len(),
+                "stranded by run {runs}"
+            );
         }
     });
     assert!(promised.into_inner() > 0, "of {runs} runs none was pushed to");
     queues.set_mode(Steering, QueueMode::All);
     let queued = queues.peek(Steering).into_iter().map(|number| *number);
-    assert!(delivered.into_iter().chain(queued).eq(0..MESSAGES), "each exactly once, in order, or still queued");
+    assert!(
+        delivered.into_iter().chain(queued).eq(0..MESSAGES),
+        "each exactly once, in order, or still queued"
+    );
 }
 
 /// What the queues do, done naively: each message has its number and says whether it is leased.
@@ -265,7 +309,11 @@ impl Model {
 
     fn peek(&self, kind: usize) -> Vec<usize> {
         let portion = if self.all[kind] { usize::MAX } else { 1 };
-        self.queues[kind].iter().take(portion).map(|(number, _)| *number).collect()
+        self.queues[kind]
+            .iter()
+            .take(portion)
+            .map(|(number, _)| *number)
+            .collect()
     }
 }
 

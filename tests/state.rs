@@ -67,7 +67,10 @@ fn what_listeners_see_at_each_event() {
         (start(&user), (0, "user", None)),
         (end(&user), (1, "-", None)),
         (start(&empty), (1, "assistant", Some(""))),
-        (update(AssistantEvent::TextStart { content_index: 0 }), (1, "assistant", Some(""))),
+        (
+            update(AssistantEvent::TextStart { content_index: 0 }),
+            (1, "assistant", Some("")),
+        ),
         (update(AssistantEvent::text_delta(0, "y")), (1, "assistant", Some("y"))),
         (update(AssistantEvent::text_delta(0, "o")), (1, "assistant", Some("yo"))),
         (end(&whole), (2, "-", None)),
@@ -77,8 +80,18 @@ fn what_listeners_see_at_each_event() {
     let mut state = AgentState::default();
     for (event, (len, role, text)) in table {
         state.apply(&event);
-        assert_eq!((state.transcript().len(), streaming(&state)), (len, role), "{}", event.kind());
-        assert_eq!(state.partial().map(AssistantMessage::text).as_deref(), text, "{}", event.kind());
+        assert_eq!(
+            (state.transcript().len(), streaming(&state)),
+            (len, role),
+            "{}",
+            event.kind()
+        );
+        assert_eq!(
+            state.partial().map(AssistantMessage::text).as_deref(),
+            text,
+            "{}",
+            event.kind()
+        );
     }
     assert_eq!(state.transcript(), &Transcript::from(vec![user, whole]));
 }
@@ -87,7 +100,10 @@ fn what_listeners_see_at_each_event() {
 #[test]
 fn an_announced_fold_is_gone_on_with() {
     let mut folded = PartialMessage::new(&"m".into(), 0);
-    for event in [AssistantEvent::tool_call_start(3, "a", "t"), AssistantEvent::tool_call_delta(3, r#"{"n":1"#)] {
+    for event in [
+        AssistantEvent::tool_call_start(3, "a", "t"),
+        AssistantEvent::tool_call_delta(3, r#"{"n":1"#),
+    ] {
         folded.apply(&event).expect("it fits");
     }
     let mut state = AgentState::<Message>::default();
@@ -96,7 +112,10 @@ fn an_announced_fold_is_gone_on_with() {
         folded: Some(Box::new(folded)),
     });
     state.apply(&update(AssistantEvent::tool_call_delta(3, "2}")));
-    let shown = state.partial().and_then(|partial| partial.tool_calls().next()).map(|call| json!(call.arguments));
+    let shown = state
+        .partial()
+        .and_then(|partial| partial.tool_calls().next())
+        .map(|call| json!(call.arguments));
     assert_eq!(shown, Some(json!({ "n": 12 })));
 }
 
@@ -145,7 +164,10 @@ fn the_error_message() {
         (turn(StopReason::Stop, Some("not a failure")), None),
         (turn(StopReason::Error, Some("overloaded")), Some("overloaded")),
         (turn(StopReason::Stop, None), Some("overloaded")),
-        (turn(StopReason::Aborted, Some("Request was aborted")), Some("Request was aborted")),
+        (
+            turn(StopReason::Aborted, Some("Request was aborted")),
+            Some("Request was aborted"),
+        ),
         (agent_end(), Some("Request was aborted")),
         (AgentEvent::TurnStart, Some("Request was aborted")),
         (AgentEvent::AgentStart, None),
@@ -192,7 +214,11 @@ fn messages_of_any_role() {
         }
     }
     let result = Message::from(ToolResultMessage::default());
-    let messages = [CustomMessage::Custom(Notice), CustomMessage::from(result), CustomMessage::from("hi")];
+    let messages = [
+        CustomMessage::Custom(Notice),
+        CustomMessage::from(result),
+        CustomMessage::from("hi"),
+    ];
     let mut state = AgentState::<CustomMessage<Notice>>::default();
     for message in messages.map(Arc::new) {
         state.apply(&AgentEvent::MessageStart {

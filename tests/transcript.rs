@@ -52,7 +52,10 @@ fn model(messages: &[Message]) -> Vec<Message> {
     let mut sent = Vec::new();
     let mut rest = messages;
     while let Some((first, behind)) = rest.split_first() {
-        let group = behind.iter().position(|m| m.as_assistant().is_some()).unwrap_or(behind.len());
+        let group = behind
+            .iter()
+            .position(|m| m.as_assistant().is_some())
+            .unwrap_or(behind.len());
         let (group, next) = behind.split_at(group);
         match first.as_assistant() {
             Some(answer) if !matches!(answer.stop_reason, StopReason::Error | StopReason::Aborted) => {
@@ -91,7 +94,10 @@ fn paired<'a>(sent: impl IntoIterator<Item = &'a Message>) -> Result<(), String>
     for message in sent {
         if let Some(result) = message.as_tool_result() {
             if open.first() != Some(&result.tool_call_id) {
-                return Err(format!("the result of {:?} while {open:?} are open", result.tool_call_id));
+                return Err(format!(
+                    "the result of {:?} while {open:?} are open",
+                    result.tool_call_id
+                ));
             }
             open.remove(0);
             continue;
@@ -106,12 +112,20 @@ fn paired<'a>(sent: impl IntoIterator<Item = &'a Message>) -> Result<(), String>
             open = answer.tool_calls().map(|call| call.id.clone()).collect();
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(format!("{open:?} without results")) }
+    if open.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{open:?} without results"))
+    }
 }
 
 /// What is sent, as values.
 fn sent<M: AgentMessage>(transcript: &Transcript<M>) -> Vec<Message> {
-    transcript.request().iter().map(|message| Message::clone(message)).collect()
+    transcript
+        .request()
+        .iter()
+        .map(|message| Message::clone(message))
+        .collect()
 }
 
 fn sent_of(messages: Vec<Message>) -> Vec<Message> {
@@ -135,7 +149,10 @@ fn an_orphaned_result_is_not_sent() {
     let compacted = vec![result("gone", 1), user("summary"), result("gone", 2)];
     assert_eq!(sent_of(compacted), [user("summary")]);
     let aborted = assistant(StopReason::Aborted, &["a"]);
-    assert_eq!(sent_of(vec![user("go"), aborted, result("a", 1), user("go on")]), [user("go"), user("go on")]);
+    assert_eq!(
+        sent_of(vec![user("go"), aborted, result("a", 1), user("go on")]),
+        [user("go"), user("go on")]
+    );
 }
 
 /// C123: custom messages are dropped, also between a call and its result; a message without text but with calls is kept.
@@ -177,8 +194,20 @@ fn results_are_put_behind_their_call() {
         ),
         (
             "behind the next answer it is another's",
-            vec![call(), result("a", 1), result("a", 2), assistant(StopReason::Stop, &[]), result("b", 3)],
-            vec![call(), result("a", 1), missing("b"), result("a", 2), assistant(StopReason::Stop, &[])],
+            vec![
+                call(),
+                result("a", 1),
+                result("a", 2),
+                assistant(StopReason::Stop, &[]),
+                result("b", 3),
+            ],
+            vec![
+                call(),
+                result("a", 1),
+                missing("b"),
+                result("a", 2),
+                assistant(StopReason::Stop, &[]),
+            ],
         ),
     ];
     for (what, messages, expected) in table {
@@ -189,10 +218,20 @@ fn results_are_put_behind_their_call() {
 /// What needs no repair is sent as it is, down to the pointers (I8).
 #[test]
 fn a_request_shares_the_messages() {
-    let messages = [user("go"), assistant(StopReason::ToolUse, &["a"]), result("a", 1), assistant(StopReason::Stop, &[])];
+    let messages = [
+        user("go"),
+        assistant(StopReason::ToolUse, &["a"]),
+        result("a", 1),
+        assistant(StopReason::Stop, &[]),
+    ];
     let transcript = Transcript::<Message>::from(messages.to_vec());
     let request = transcript.request();
-    assert!(request.iter().zip(transcript.iter()).all(|(sent, kept)| Arc::ptr_eq(sent, kept)));
+    assert!(
+        request
+            .iter()
+            .zip(transcript.iter())
+            .all(|(sent, kept)| Arc::ptr_eq(sent, kept))
+    );
     assert_eq!(request, *transcript.messages());
 }
 
@@ -214,7 +253,10 @@ fn message() -> impl Strategy<Value = Mixed> {
 }
 
 fn llm_messages(messages: &[Mixed]) -> Vec<Message> {
-    messages.iter().filter_map(|message| message.as_message().cloned()).collect()
+    messages
+        .iter()
+        .filter_map(|message| message.as_message().cloned())
+        .collect()
 }
 
 /// Appends a message of the model's world, and ignores others.

@@ -22,7 +22,10 @@ type Tails = &'static [(RangeInclusive<usize>, &'static str)];
 
 /// Behind `as ts ms(u go) me(u go) ms(a) mu mu`: the open turn gets its answer.
 const FIRST_REQUEST: Tails = &[
-    (0..=0, "as ts ms(u go) me(u go) ms(a) me(a/aborted) te(aborted)[0] ae[2]"),
+    (
+        0..=0,
+        "as ts ms(u go) me(u go) ms(a) me(a/aborted) te(aborted)[0] ae[2]",
+    ),
     (1..=1, "ts ms(u go) me(u go) ms(a) me(a/aborted) te(aborted)[0] ae[2]"),
     (2..=2, "ms(u go) me(u go) ms(a) me(a/aborted) te(aborted)[0] ae[2]"),
     (3..=3, "me(u go) ms(a) me(a/aborted) te(aborted)[0] ae[2]"),
@@ -64,7 +67,10 @@ const PARALLEL: Tails = &[
         14..=14,
         "ms(r b) me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]",
     ),
-    (15..=15, "me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]"),
+    (
+        15..=15,
+        "me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]",
+    ),
 ];
 
 /// Behind `me(a/toolUse) xs(a) xe(a) ms(r a) me(r a) xs(b) xe(b) ms(r b) me(r b)`.
@@ -100,7 +106,10 @@ const SEQUENTIAL: Tails = &[
         14..=14,
         "ms(r b) me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]",
     ),
-    (15..=15, "me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]"),
+    (
+        15..=15,
+        "me(r b) te(toolUse)[2] ts ms(a) me(a/aborted) te(aborted)[0] ae[5]",
+    ),
 ];
 
 /// Behind `te(toolUse)[2]`, the turns of the steering messages and of the follow-up. A queued message that has begun is
@@ -162,8 +171,14 @@ fn what_the_closing_message_says() {
         let mut script = script(ExecutionMode::Parallel);
         script.abort_at = Some(place);
         let answer = serde_json::to_value(script.prompt().answer()).expect("a message is JSON");
-        assert_eq!((&answer["content"], &answer["stopReason"]), (&content, &"aborted".into()));
-        assert_eq!((&answer["errorMessage"], &answer["model"]), (&"Request was aborted".into(), &"m".into()));
+        assert_eq!(
+            (&answer["content"], &answer["stopReason"]),
+            (&content, &"aborted".into())
+        );
+        assert_eq!(
+            (&answer["errorMessage"], &answer["model"]),
+            (&"Request was aborted".into(), &"m".into())
+        );
     }
 }
 

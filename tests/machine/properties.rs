@@ -183,7 +183,10 @@ impl World for Chance {
                 let place = usize::from(self.below(8)) % running.len();
                 let result = ToolResult::text("done");
                 let wish = self.once_in(2);
-                Some(Progress::Complete(place, if wish { result.with_terminate(true) } else { result }))
+                Some(Progress::Complete(
+                    place,
+                    if wish { result.with_terminate(true) } else { result },
+                ))
             }
         }
     }
@@ -191,14 +194,28 @@ impl World for Chance {
 
 /// I4: what was delivered and what is still queued is what was pushed, in order, of each queue.
 fn nothing_is_lost_or_doubled(chance: Chance) {
-    let Chance { queues, leases, pushed, delivered, .. } = chance;
+    let Chance {
+        queues,
+        leases,
+        pushed,
+        delivered,
+        ..
+    } = chance;
     drop(leases);
     for kind in [QueueKind::Steering, QueueKind::FollowUp] {
         queues.set_mode(kind, QueueMode::All);
         let initial = ["s ", "f "][kind as usize];
-        let mut found: Vec<_> = delivered.iter().filter(|text| text.starts_with(initial)).cloned().collect();
+        let mut found: Vec<_> = delivered
+            .iter()
+            .filter(|text| text.starts_with(initial))
+            .cloned()
+            .collect();
         found.extend(queues.peek(kind).iter().map(|message| message.text()));
-        let expected: Vec<_> = pushed.iter().filter(|(other, _)| *other == kind).map(|(_, m)| m.text()).collect();
+        let expected: Vec<_> = pushed
+            .iter()
+            .filter(|(other, _)| *other == kind)
+            .map(|(_, m)| m.text())
+            .collect();
         assert_eq!(found, expected);
     }
 }
