@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use turnstate::{
-    AgentMessage, AssistantContent, AssistantMessage, CustomMessage, CustomRole, Message, Messages, StopReason,
-    ToolCall, ToolResultMessage, Transcript,
+    AgentMessage, AssistantContent, AssistantMessage, Content, CustomMessage, CustomRole, Message, Messages,
+    StopReason, ToolCall, ToolResultMessage, Transcript,
 };
 
 /// An app's own message.
@@ -64,7 +64,9 @@ fn model(messages: &[Message]) -> Vec<Message> {
                 for call in answer.tool_calls() {
                     let found = (0..group.len()).find(|at| !taken[*at] && answers(&group[*at], &call.id));
                     sent.push(found.map_or_else(|| placeholder(call, answer.timestamp), |at| group[at].clone()));
-                    found.into_iter().for_each(|at| taken[at] = true);
+                    if let Some(at) = found {
+                        taken[at] = true;
+                    }
                 }
             }
             Some(_) => {}
@@ -81,11 +83,16 @@ fn answers(message: &Message, id: &str) -> bool {
 }
 
 fn placeholder(call: &ToolCall, timestamp: u64) -> Message {
-    let text = json!({
-        "role": "toolResult", "toolCallId": call.id, "toolName": call.name, "isError": true, "details": {},
-        "content": [{ "type": "text", "text": "No result provided" }], "timestamp": timestamp,
-    });
-    serde_json::from_value(text).expect("a tool result")
+    let message = ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: vec![Content::text("No result provided")],
+        details: Some(json!({})),
+        is_error: true,
+        usage: None,
+        timestamp,
+    };
+    message.into()
 }
 
 /// I3: each call has exactly one result, in call order, right behind its message; no result is without its call.

@@ -106,7 +106,9 @@ impl<M: AgentMessage> Streaming<M> {
         if self.core.is_told() {
             return ControlFlow::Continue(event);
         }
-        event.into_iter().for_each(|event| self.core.tell(event));
+        if let Some(event) = event {
+            self.core.tell(event);
+        }
         ControlFlow::Continue(None)
     }
 
