@@ -30,6 +30,10 @@ pub enum QueueKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueId(u64);
 
+/// Names a run to its queues. Never used twice by the same [`Queues`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RunId(u64);
+
 /// Who will see a queued message, decided in the moment it was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
@@ -41,7 +45,6 @@ pub enum Delivery {
 
 /// The answer to queueing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a message for the next run waits until there is one"]
 pub struct Queued {
     /// By which it can be [recalled](Queues::recall).
     pub id: QueueId,
@@ -53,7 +56,7 @@ pub struct Queued {
 ///
 /// Nothing is lost or doubled (I4): a run [leases](Lease) what it takes, commits it message by message as it enters
 /// the transcript, and what it does not commit is at its old place again, in front, as if nobody had taken it. Nothing
-/// is stranded: a run ends only by a [last look](Self::last_look), in which finding nothing and no longer counting as
+/// is stranded: a run ends only by a [last look](RunTicket::last_look), in which finding nothing and no longer counting as
 /// active are one step.
 ///
 /// No operation waits for a run.
@@ -73,9 +76,9 @@ pub struct Queues<M> {
 struct Inner<M> {
     steering: Queue<M>,
     follow_up: Queue<M>,
-    /// Runs whose last look is ahead.
-    active: usize,
-    /// The next id, of a message or a lease.
+    /// The runs whose last look is ahead.
+    active: Vec<RunId>,
+    /// The next id, of a message or a run.
     next: u64,
 }
 
@@ -114,6 +117,18 @@ impl<M> Queue<M> {
 }
 
 impl<M> Inner<M> {
+    fn is_active(&self, id: RunId) -> bool {
+        self.active.contains(&id)
+    }
+
+    fn close(&mut self, id: RunId) {
+        self.active.retain(|active| *active != id);
+    }
+
+    fn has_queued(&self) -> bool {
+        !self.steering.entries.is_empty() || !self.follow_up.entries.is_empty()
+    }
+
     fn queue(&mut self, kind: QueueKind) -> &mut Queue<M> {
         match kind {
             QueueKind::Steering => &mut self.steering,
@@ -129,7 +144,7 @@ impl<M> Queues<M> {
             inner: Arc::new(Mutex::new(Inner {
                 steering: Queue::new(),
                 follow_up: Queue::new(),
-                active: 0,
+                active: Vec::new(),
                 next: 0,
             })),
         }
@@ -145,10 +160,10 @@ impl<M> Queues<M> {
         let mut inner = self.lock();
         let id = QueueId(inner.next);
         inner.next += 1;
-        let delivery = if inner.active > 0 {
-            Delivery::ThisRun
-        } else {
+        let delivery = if inner.active.is_empty() {
             Delivery::NextRun
+        } else {
+            Delivery::ThisRun
         };
         inner.queue(kind).entries.push_back(Entry {
             id,
@@ -170,21 +185,18 @@ impl<M> Queues<M> {
         None
     }
 
-    /// Drops what is queued, but for what a run has leased.
-    pub fn clear(&self, kind: QueueKind) {
+    /// Takes back all that is queued, but for what a run has leased.
+    pub fn clear(&self, kind: QueueKind) -> Vec<Arc<M>> {
         let mut inner = self.lock();
         let entries = &mut inner.queue(kind).entries;
-        let (leased, cleared) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
+        let (leased, cleared): (_, VecDeque<_>) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
         *entries = leased;
-        // A message's own code, its drop, must not run under the lock.
-        drop(inner);
-        drop::<VecDeque<Entry<M>>>(cleared);
+        cleared.into_iter().map(|entry| entry.message).collect()
     }
 
     /// Whether anything is queued or leased in either queue.
     pub fn has_queued(&self) -> bool {
-        let inner = self.lock();
-        !inner.steering.entries.is_empty() || !inner.follow_up.entries.is_empty()
+        self.lock().has_queued()
     }
 
     /// What the next look would give if a run returned what it leased.
@@ -209,16 +221,24 @@ impl<M> Queues<M> {
         self.lock().queue(kind).mode = mode;
     }
 
-    /// Counts a run as active until the ticket is closed by its last look or dropped.
+    /// Counts a run as active until its ticket is closed.
     pub fn open_run(&self) -> RunTicket<M> {
-        self.lock().active += 1;
+        let mut inner = self.lock();
+        let id = RunId(inner.next);
+        inner.next += 1;
+        inner.active.push(id);
         RunTicket {
             queues: self.clone(),
-            open: true,
+            id,
         }
     }
 
-    /// Leases what a look at a queue takes.
+    /// The run will not look at the queues again, whatever its ticket says: it was aborted.
+    pub fn close_run(&self, id: RunId) {
+        self.lock().close(id);
+    }
+
+    /// Leases what a look at a queue takes, for a run that is about to begin with it.
     pub fn lease(&self, kind: QueueKind) -> Lease<M> {
         self.lease_locked(&mut self.lock(), kind)
     }
@@ -240,9 +260,12 @@ impl<M> Queues<M> {
         }
     }
 
-    fn close(&self) {
-        let mut inner = self.lock();
-        inner.active = inner.active.saturating_sub(1);
+    fn no_lease(&self, kind: QueueKind) -> Lease<M> {
+        Lease {
+            queues: self.clone(),
+            kind,
+            entries: VecDeque::new(),
+        }
     }
 }
 
@@ -266,44 +289,61 @@ impl<M> fmt::Debug for Queues<M> {
         f.debug_struct("Queues")
             .field("steering", &inner.steering.entries.len())
             .field("follow_up", &inner.follow_up.entries.len())
-            .field("active", &inner.active)
+            .field("active", &inner.active.len())
             .finish()
     }
 }
 
-/// Says that a run is active: its last look at the queues is ahead.
+/// Says that a run is active: its last look at the queues is ahead. Only with an open ticket a run gets anything.
 #[must_use = "the run counts as active only while it has its ticket"]
 pub struct RunTicket<M> {
     queues: Queues<M>,
-    open: bool,
+    id: RunId,
 }
 
 impl<M> RunTicket<M> {
-    /// The queues it belongs to.
-    pub fn queues(&self) -> &Queues<M> {
-        &self.queues
+    /// Names the run.
+    pub fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Leases what a look at a queue takes.
+    pub fn lease(&self, kind: QueueKind) -> Lease<M> {
+        let mut inner = self.queues.lock();
+        if inner.is_active(self.id) {
+            self.queues.lease_locked(&mut inner, kind)
+        } else {
+            self.queues.no_lease(kind)
+        }
     }
 
     /// The look of a run that would end: what steering it has not seen, else follow-ups; if there is nothing, the run
     /// is no longer active from this very moment.
-    pub fn last_look(&mut self) -> Lease<M> {
+    pub fn last_look(&self) -> Lease<M> {
         let mut inner = self.queues.lock();
+        if !inner.is_active(self.id) {
+            return self.queues.no_lease(QueueKind::FollowUp);
+        }
         let mut lease = self.queues.lease_locked(&mut inner, QueueKind::Steering);
-        if lease.entries.is_empty() {
+        if lease.is_empty() {
             lease = self.queues.lease_locked(&mut inner, QueueKind::FollowUp);
         }
-        if lease.entries.is_empty() && std::mem::take(&mut self.open) {
-            inner.active = inner.active.saturating_sub(1);
+        if lease.is_empty() {
+            inner.close(self.id);
         }
-        drop(inner);
         lease
     }
 
+    /// The run will not look again; whether anything is queued in this moment.
+    pub fn close_at_limit(&self) -> bool {
+        let mut inner = self.queues.lock();
+        inner.close(self.id);
+        inner.has_queued()
+    }
+
     /// The run will not look again.
-    pub fn close(&mut self) {
-        if std::mem::take(&mut self.open) {
-            self.queues.close();
-        }
+    pub fn close(&self) {
+        self.queues.close_run(self.id);
     }
 }
 
@@ -315,9 +355,7 @@ impl<M> Drop for RunTicket<M> {
 
 impl<M> fmt::Debug for RunTicket<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunTicket")
-            .field("open", &self.open)
-            .finish_non_exhaustive()
+        f.debug_tuple("RunTicket").field(&self.id.0).finish()
     }
 }
 

@@ -31,7 +31,7 @@ fn assert_same(got: &Value, expected: &Value) {
 }
 
 fn message(json: &Value) -> Message {
-    serde_json::from_value(json.clone()).unwrap_or_else(|error| panic!("{error}: {json}"))
+    serde_json::from_value(json.clone()).unwrap_or_else(|error| unreachable!("{error}: {json}"))
 }
 
 /// The message of a tool call with these arguments, in JSON text.

@@ -122,13 +122,9 @@ impl<M: AgentMessage> AgentState<M> {
         self.error.as_deref()
     }
 
-    /// Drops a trailing assistant message that failed or was aborted, and says whether there was one.
-    pub(crate) fn drop_failure(&mut self) -> bool {
-        let failed = self.transcript.last().and_then(failure).is_some();
-        if failed {
-            self.transcript = self.transcript.prefix(self.transcript.len() - 1);
-        }
-        failed
+    /// Keeps only the first `len` messages.
+    pub(super) fn keep(&mut self, len: usize) {
+        self.transcript = self.transcript.prefix(len);
     }
 }
 

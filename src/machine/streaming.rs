@@ -103,10 +103,10 @@ impl<M: AgentMessage> Streaming<M> {
                 Ok(()) => self.started.then_some(AgentEvent::MessageUpdate { event }),
             },
         };
-        if self.core.is_told() {
-            return ControlFlow::Continue(event);
-        }
         if let Some(event) = event {
+            if self.core.is_told() {
+                return ControlFlow::Continue(Some(event));
+            }
             self.core.tell(event);
         }
         ControlFlow::Continue(None)
@@ -138,7 +138,7 @@ impl<M: AgentMessage> Streaming<M> {
                 message: Arc::clone(&message),
             });
         } else {
-            self.core.tell_message(&message);
+            self.core.tell_message(Arc::clone(&message));
         }
         let Some(Message::Assistant(answer)) = message.as_message() else {
             // A custom type that hides the engine's own messages has no calls to run.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{pointer, rules::Rules, scalar};
+use super::{parts::Parts, pointer, scalar};
 
 /// How deep the walk recurses. References and unions descend the schema without descending the value, so this is more
 /// than the depth of a value; it is what ends a cycle of references.
@@ -13,15 +13,15 @@ const BASE_FUEL: usize = 20_000;
 const FUEL_PER_NODE: usize = 64;
 
 /// Coerces `value` where it does not fit. Of a value that is valid, only integral floats are rewritten.
-pub(super) fn coerce(rules: &Rules, value: &mut Value) {
+pub(super) fn coerce(parts: &Parts, value: &mut Value) {
     let mut coercion = Coercion {
-        rules,
+        parts,
         fuel: BASE_FUEL + FUEL_PER_NODE * size(value),
         depth: 0,
     };
     let whole = Place {
         pointer: String::new(),
-        schema: rules.schema(),
+        schema: parts.schema(),
     };
     coercion.value(&whole, value);
 }
@@ -66,10 +66,10 @@ impl<'a> Place<'a> {
     }
 
     /// What `$ref` leads to.
-    fn target(&self, rules: &'a Rules) -> Option<Self> {
+    fn target(&self, parts: &'a Parts) -> Option<Self> {
         let reference = self.schema.get("$ref")?.as_str()?;
         let pointer = pointer::percent_decode(reference.strip_prefix('#')?).into_owned();
-        let schema = rules.schema().pointer(&pointer)?;
+        let schema = parts.schema().pointer(&pointer)?;
         Some(Self { pointer, schema })
     }
 
@@ -88,7 +88,7 @@ impl<'a> Place<'a> {
 }
 
 struct Coercion<'a> {
-    rules: &'a Rules,
+    parts: &'a Parts,
     fuel: usize,
     depth: usize,
 }
@@ -111,7 +111,7 @@ impl<'a> Coercion<'a> {
 
     /// The subschemas that apply to the value itself.
     fn applicators(&mut self, place: &Place<'a>, value: &mut Value) {
-        if let Some(target) = place.target(self.rules) {
+        if let Some(target) = place.target(self.parts) {
             self.value(&target, value);
         }
         for part in place.list("allOf") {
@@ -153,9 +153,7 @@ impl<'a> Coercion<'a> {
             }
             return;
         }
-        let mut candidates = types
-            .iter()
-            .filter_map(|wanted| scalar::convert(value, wanted));
+        let mut candidates = types.iter().filter_map(|wanted| scalar::convert(value, wanted));
         // With one type the coerced value is right even if another keyword refuses it: that is then what is reported.
         let coerced = match *types {
             [_] => candidates.next(),
@@ -173,10 +171,7 @@ impl<'a> Coercion<'a> {
                 let Some(member) = members.get_mut(&name) else {
                     break;
                 };
-                if member.is_null()
-                    && !place.requires(&name)
-                    && self.accepts(&property, member) == Some(false)
-                {
+                if member.is_null() && !place.requires(&name) && self.accepts(&property, member) == Some(false) {
                     members.shift_remove(&name);
                     break;
                 }
@@ -187,14 +182,11 @@ impl<'a> Coercion<'a> {
 
     /// The subschemas for the property `name`.
     fn properties(&self, place: &Place<'a>, name: &str) -> Vec<Place<'a>> {
-        let patterns = place
-            .schema
-            .get("patternProperties")
-            .and_then(Value::as_object);
+        let patterns = place.schema.get("patternProperties").and_then(Value::as_object);
         let matching = patterns
             .into_iter()
             .flat_map(Map::keys)
-            .filter(|pattern| self.rules.key_matches(pattern, name));
+            .filter(|pattern| self.parts.key_matches(pattern, name));
         let mut declared = place
             .schema
             .get("properties")
@@ -225,7 +217,7 @@ impl<'a> Coercion<'a> {
         if !self.spend(size(value)) {
             return None;
         }
-        self.rules.part_accepts(&place.pointer, value)
+        self.parts.accepts(&place.pointer, value)
     }
 
     fn spend(&mut self, work: usize) -> bool {

@@ -46,6 +46,8 @@ mod coerce;
 #[cfg(feature = "jsonschema")]
 mod normalise;
 #[cfg(feature = "jsonschema")]
+mod parts;
+#[cfg(feature = "jsonschema")]
 mod pointer;
 #[cfg(feature = "jsonschema")]
 mod report;
@@ -53,10 +55,14 @@ mod report;
 mod rules;
 #[cfg(feature = "jsonschema")]
 mod scalar;
+#[cfg(feature = "jsonschema")]
+mod union;
 
 #[cfg(not(feature = "jsonschema"))]
 #[path = "rules_object.rs"]
 mod rules;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -148,21 +154,21 @@ impl ArgumentsSchema {
             arguments => arguments,
         };
         let checked = if deeper_than(&arguments, MAX_DEPTH) {
-            Err(Problems::one(format!(
-                "nested more than {MAX_DEPTH} levels deep"
-            )))
+            Err(Problems::one(format!("nested more than {MAX_DEPTH} levels deep")))
         } else {
             rules.apply(arguments)
         };
         checked
-            .map(ValidatedArguments)
+            .map(|value| ValidatedArguments(Arc::new(value)))
             .map_err(|problems| ValidationError::arguments(tool, problems, original))
     }
 }
 
 /// Arguments that passed their tool's schema. Only [`ArgumentsSchema::check`] makes them.
+///
+/// Cheap to clone: they are shared between the tool and the hooks around it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ValidatedArguments(Value);
+pub struct ValidatedArguments(Arc<Value>);
 
 impl ValidatedArguments {
     /// The arguments. An object, unless the tool's schema and preparation allow something else.
@@ -177,7 +183,7 @@ impl ValidatedArguments {
 
     /// The arguments, no longer known to be valid.
     pub fn into_value(self) -> Value {
-        self.0
+        Arc::unwrap_or_clone(self.0)
     }
 }
 

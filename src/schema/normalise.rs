@@ -26,9 +26,7 @@ const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
 /// The normal form of `schema`.
 pub(super) fn normalise(schema: &Value) -> Value {
-    let id = ["$id", "id"]
-        .iter()
-        .find_map(|key| schema.get(key)?.as_str());
+    let id = ["$id", "id"].iter().find_map(|key| schema.get(key)?.as_str());
     let mut normaliser = Normaliser {
         id: id.map(|id| id.trim_end_matches('#').to_owned()),
         root: schema.clone(),
@@ -92,10 +90,7 @@ impl Normaliser {
         number_bound(schema, "minimum", "exclusiveMinimum");
         number_bound(schema, "maximum", "exclusiveMaximum");
         split_items(schema);
-        if REFERENCES
-            .iter()
-            .any(|keyword| schema.contains_key(*keyword))
-        {
+        if REFERENCES.iter().any(|keyword| schema.contains_key(*keyword)) {
             self.references.push(place.to_owned());
         }
         for (keyword, value) in &*schema {
@@ -105,9 +100,7 @@ impl Normaliser {
 
     fn resolve(&mut self, place: &str) {
         let found = self.root.pointer(place).and_then(|schema| {
-            let reference = REFERENCES
-                .iter()
-                .find_map(|keyword| schema.get(keyword)?.as_str());
+            let reference = REFERENCES.iter().find_map(|keyword| schema.get(keyword)?.as_str());
             reference.map(|reference| (reference.to_owned(), self.target(reference)))
         });
         let Some(schema) = self.root.pointer_mut(place).and_then(Value::as_object_mut) else {
@@ -118,10 +111,7 @@ impl Normaliser {
         }
         match found {
             Some((_, Some(target))) => {
-                schema.insert(
-                    "$ref".to_owned(),
-                    Value::from(pointer::to_fragment(&target)),
-                );
+                schema.insert("$ref".to_owned(), Value::from(pointer::to_fragment(&target)));
                 self.open.push(target);
             }
             Some((reference, None)) => {
@@ -218,10 +208,7 @@ fn push_subschemas(place: &str, keyword: &str, value: &Value, open: &mut Vec<Str
             let indices = 0..schemas.len();
             open.extend(indices.map(|index| pointer::join(place, &[keyword, &index.to_string()])));
         }
-        (
-            "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties",
-            Value::Object(schemas),
-        ) => {
+        ("$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties", Value::Object(schemas)) => {
             let names = schemas.keys();
             open.extend(names.map(|name| pointer::join(place, &[keyword, name])));
         }

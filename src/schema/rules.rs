@@ -1,42 +1,30 @@
-//! A schema compiled by the `jsonschema` crate: the validator of the whole, and those of parts when they are asked for.
+//! A schema compiled by the `jsonschema` crate, and what a value goes through.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, OnceLock};
 
-use jsonschema::{
-    Draft, Keyword, PatternOptions, Registry, ValidationError, ValidationOptions, Validator,
-    paths::Location,
-};
-use serde_json::{Map, Value, json};
+use jsonschema::Validator;
+use serde_json::Value;
 
 use super::{
     coerce::coerce,
     error::{Problems, SchemaError},
-    normalise::{UNRESOLVED, normalise},
-    pointer, report, scalar, well_formed,
+    normalise::normalise,
+    parts::{self, Parts},
+    report, scalar, union, well_formed,
 };
 
-/// Steps a regular expression with look-around or back-references may take; other expressions need none.
-const BACKTRACK_LIMIT: usize = 100_000;
-/// The name under which a part refers to the whole schema.
-const WHOLE: &str = "turnstate:///arguments";
-
 pub(super) struct Rules {
-    /// The schema in its normal form, which the coercion walks.
-    schema: Value,
     validator: Validator,
+    parts: Arc<Parts>,
+    /// Lists the errors of what `validator` refuses; compiled when it first does.
+    reporter: OnceLock<Option<Validator>>,
     /// Whether the schema asks for an integer anywhere.
     integers: bool,
-    /// Validators of parts; `None` for those that cannot be compiled.
-    parts: Mutex<HashMap<String, Option<Arc<Validator>>>>,
 }
 
-impl fmt::Debug for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rules").field(&self.schema).finish()
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rules").field(self.parts.schema()).finish()
     }
 }
 
@@ -44,110 +32,38 @@ impl Rules {
     pub(super) fn compile(schema: &Value) -> Result<Self, SchemaError> {
         well_formed(schema)?;
         let schema = normalise(schema);
-        let validator = options()
+        let validator = parts::options()
             .build(&schema)
             .map_err(|error| report::schema_error(&error))?;
         Ok(Self {
-            integers: asks_for_integers(&schema),
-            schema,
             validator,
-            parts: Mutex::default(),
+            integers: asks_for_integers(&schema),
+            parts: Arc::new(Parts::new(schema)),
+            reporter: OnceLock::new(),
         })
     }
 
     pub(super) fn apply(&self, mut arguments: Value) -> Result<Value, Problems> {
         if !self.validator.is_valid(&arguments) {
-            coerce(self, &mut arguments);
+            coerce(&self.parts, &mut arguments);
             if !self.validator.is_valid(&arguments) {
-                return Err(report::problems(self.validator.iter_errors(&arguments)));
+                return Err(self.problems(&arguments));
             }
         }
         if self.integers && holds_integral_float(&arguments) {
             // In a valid value this rewrites integral floats and nothing else; JSON Schema compares numbers by value,
             // so what was valid stays so.
-            coerce(self, &mut arguments);
+            coerce(&self.parts, &mut arguments);
         }
         Ok(arguments)
     }
 
-    /// The schema, in its normal form.
-    pub(super) fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    /// Whether the part of the schema at `pointer` accepts `value`; `None` if that cannot be told.
-    pub(super) fn part_accepts(&self, pointer: &str, value: &Value) -> Option<bool> {
-        let part = self.part(
-            pointer,
-            || json!({ "$ref": format!("{WHOLE}{}", pointer::to_fragment(pointer)) }),
-        )?;
-        Some(part.is_valid(value))
-    }
-
-    /// Whether `key` matches the regular expression of a `patternProperties`.
-    pub(super) fn key_matches(&self, pattern: &str, key: &str) -> bool {
-        // No JSON pointer begins like this.
-        self.part(
-            &format!("pattern {pattern}"),
-            || json!({ "pattern": pattern }),
-        )
-        .is_some_and(|part| part.is_valid(&Value::from(key)))
-    }
-
-    fn part(&self, name: &str, schema: impl FnOnce() -> Value) -> Option<Arc<Validator>> {
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(part) = parts.get(name) {
-            return part.clone();
-        }
-        let part = self.compile_part(&schema());
-        parts.insert(name.to_owned(), part.clone());
-        part
-    }
-
-    fn compile_part(&self, schema: &Value) -> Option<Arc<Validator>> {
-        let registry = Registry::new()
-            .draft(Draft::Draft202012)
-            .retrieve_known_draft_meta_schemas(false)
-            .add(WHOLE, &self.schema)
-            .and_then(jsonschema::RegistryBuilder::prepare)
-            .ok()?;
-        let part = options().with_registry(&registry).build(schema);
-        part.ok().map(Arc::new)
-    }
-}
-
-/// The one way in which schemas are compiled.
-fn options<'a>() -> ValidationOptions<'a> {
-    jsonschema::options()
-        .with_draft(Draft::Draft202012)
-        .offline()
-        .should_validate_formats(true)
-        .should_ignore_unknown_formats(true)
-        .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_LIMIT))
-        .with_keyword(UNRESOLVED, unresolved)
-}
-
-/// Compiles the keyword that [`normalise`] puts in the place of a `$ref` which leads nowhere.
-#[allow(clippy::unnecessary_wraps)] // the signature of a keyword factory
-fn unresolved<'a>(
-    _: &'a Map<String, Value>,
-    reference: &'a Value,
-    _: Location,
-) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
-    Ok(Box::new(Unresolved(format!(
-        "the schema's $ref {reference} leads nowhere"
-    ))))
-}
-
-struct Unresolved(String);
-
-impl<'i> Keyword<'i> for Unresolved {
-    fn validate(&self, _: &'i Value) -> Result<(), ValidationError<'i>> {
-        Err(ValidationError::custom(self.0.as_str()))
-    }
-
-    fn is_valid(&self, _: &'i Value) -> bool {
-        false
+    fn problems(&self, arguments: &Value) -> Problems {
+        let reporter = self.reporter.get_or_init(|| {
+            let options = union::replace(parts::options(), &self.parts);
+            options.build(self.parts.schema()).ok()
+        });
+        report::problems(reporter.as_ref().unwrap_or(&self.validator), arguments)
     }
 }
 

@@ -6,9 +6,7 @@ use serde_json::{Number, Value};
 pub(super) fn convert(value: &Value, wanted: &str) -> Option<Value> {
     match wanted {
         "number" => number(value).map(Value::Number),
-        "integer" => number(value)
-            .filter(|number| !number.is_f64())
-            .map(Value::Number),
+        "integer" => number(value).filter(|number| !number.is_f64()).map(Value::Number),
         "boolean" => boolean(value).map(Value::Bool),
         "string" => string(value).map(Value::String),
         _ => None,
@@ -34,10 +32,7 @@ pub(super) fn is_of_type(value: &Value, wanted: &str) -> bool {
 
 /// The integer that `number` equals, if it is written as a float.
 pub(super) fn integral_float(number: &Number) -> Option<Number> {
-    number
-        .as_f64()
-        .filter(|_| number.is_f64())
-        .and_then(integer)
+    number.as_f64().filter(|_| number.is_f64()).and_then(integer)
 }
 
 fn number(value: &Value) -> Option<Number> {

@@ -1,5 +1,8 @@
 //! Stream functions: how a model is called.
 
+mod request;
+mod scripted;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::{ApiKey, AssistantEvent, Message, Messages, Model, StreamOptions, ThinkingLevel};
 use crate::tool::ToolSet;
+
+pub use scripted::{Response, ScriptedModel, ScriptedStream};
 
 /// What one model call is given. Cheap to clone: everything in it is shared.
 #[derive(Debug, Clone)]

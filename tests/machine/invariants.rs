@@ -193,9 +193,9 @@ fn a_misplaced_event_is_found() {
     for events in wrong {
         let mut reader = Reader::default();
         let (last, before) = events.split_last().expect("there are events");
-        before
-            .iter()
-            .for_each(|event| reader.read(event).expect("only the last is wrong"));
+        for event in before {
+            reader.read(event).expect("only the last is wrong");
+        }
         assert!(reader.read(last).is_err(), "{}", line(&events));
     }
 }

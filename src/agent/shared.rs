@@ -1,0 +1,134 @@
+//! What the handles of an agent and its run share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::agent_loop::StartError;
+use crate::message::AgentMessage;
+use crate::queue::{Queues, RunId};
+
+use super::AgentState;
+use super::listener::Listeners;
+use super::settings::{Fixed, Settings};
+
+/// An agent. Locks are taken in the order of the fields, held for a few statements, and never over foreign code.
+pub(super) struct Shared<M: AgentMessage> {
+    /// The active run.
+    active: Mutex<Option<Arc<Active>>>,
+    pub(super) state: Mutex<AgentState<M>>,
+    settings: Mutex<Settings<M>>,
+    pub(super) listeners: Listeners<M>,
+    pub(super) queues: Queues<M>,
+    pub(super) fixed: Fixed,
+}
+
+/// A run that has begun and not yet ended.
+#[derive(Debug)]
+pub(super) struct Active {
+    /// Names the run, among all runs of the process.
+    pub(super) id: u64,
+    /// Aborts it.
+    pub(super) cancel: CancellationToken,
+    /// Cancelled when it has ended and its listeners are done.
+    pub(super) done: CancellationToken,
+    stop_after_turn: AtomicBool,
+    queue_run: Mutex<Option<RunId>>,
+}
+
+/// Locks a mutex that no panic leaves half-way: no foreign code runs under our locks.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Active {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            cancel: CancellationToken::new(),
+            done: CancellationToken::new(),
+            stop_after_turn: AtomicBool::new(false),
+            queue_run: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn stops_after_turn(&self) -> bool {
+        self.stop_after_turn.load(Ordering::Acquire)
+    }
+}
+
+impl<M: AgentMessage> Shared<M> {
+    pub(super) fn new(state: AgentState<M>, settings: Settings<M>, queues: Queues<M>, fixed: Fixed) -> Self {
+        Self {
+            active: Mutex::new(None),
+            state: Mutex::new(state),
+            settings: Mutex::new(settings),
+            listeners: Listeners::new(),
+            queues,
+            fixed,
+        }
+    }
+
+    pub(super) fn settings(&self) -> Settings<M> {
+        lock(&self.settings).clone()
+    }
+
+    /// Puts another value into a field. The old one is dropped without the lock: it may be foreign.
+    pub(super) fn set<T>(&self, field: impl FnOnce(&mut Settings<M>) -> &mut T, value: T) {
+        let before = std::mem::replace(field(&mut lock(&self.settings)), value);
+        drop(before);
+    }
+
+    pub(super) fn active(&self) -> Option<Arc<Active>> {
+        lock(&self.active).clone()
+    }
+
+    /// Claims the agent for the run that `begin` makes. One of several at once wins; the others change nothing.
+    pub(super) fn begin<T>(
+        &self,
+        begin: impl FnOnce(&Arc<Active>) -> Result<(T, RunId), StartError>,
+    ) -> Result<T, StartError> {
+        let mut active = lock(&self.active);
+        if active.is_some() {
+            return Err(StartError::Busy);
+        }
+        let run = Arc::new(Active::new());
+        let (handle, id) = begin(&run)?;
+        *lock(&run.queue_run) = Some(id);
+        *active = Some(run);
+        Ok(handle)
+    }
+
+    /// Does something that no run must see.
+    pub(super) fn while_idle<T>(&self, change: impl FnOnce() -> T) -> Result<T, StartError> {
+        let active = lock(&self.active);
+        if active.is_some() {
+            Err(StartError::Busy)
+        } else {
+            Ok(change())
+        }
+    }
+
+    /// The run and its listeners are done.
+    pub(super) fn end(&self, run: &Active) {
+        lock(&self.active).take_if(|active| active.id == run.id);
+        run.done.cancel();
+    }
+
+    /// Aborts the active run. What is queued from here on is for the next.
+    pub(super) fn abort(&self) {
+        let Some(run) = self.active() else { return };
+        if let Some(id) = *lock(&run.queue_run) {
+            self.queues.close_run(id);
+        }
+        run.cancel.cancel();
+    }
+
+    pub(super) fn stop_after_turn(&self) {
+        if let Some(run) = self.active() {
+            run.stop_after_turn.store(true, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Running the tool calls of a batch side by side.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use crate::hooks::{CallContext, CallOutcome, Hooks, ResultPatch};
+use crate::machine::{ABORTED_CALL, AllowedCall, ExecutingTools, RunningCall};
+use crate::message::{AgentMessage, ToolResult};
+use crate::tool::{BoxError, BoxFuture, ToolContext, ToolSet, UpdateSink, Updates};
+
+use super::config::Clock;
+use super::effect::Env;
+use super::foreign::catch;
+
+/// The calls of a batch that run, and what they reported.
+pub(super) struct Executor<M, H, S> {
+    tasks: FuturesUnordered<Task<M, H, S>>,
+    updates: Updates,
+}
+
+/// One call: the tool, then the hook that may replace its result. Gives its end once, and then nothing.
+struct Task<M, H, S> {
+    call: Option<RunningCall>,
+    stage: Stage,
+    context: CallContext<M>,
+    sink: UpdateSink,
+    env: Arc<Env<H, S>>,
+}
+
+enum Stage {
+    Tool(BoxFuture<'static, Result<ToolResult, BoxError>>),
+    Hook(Arc<ToolResult>, BoxFuture<'static, Result<ResultPatch, BoxError>>),
+    Done,
+}
+
+// Nothing in it is pinned in place: the futures are boxed.
+impl<M, H, S> Unpin for Task<M, H, S> {}
+
+impl<M, H, S> Executor<M, H, S> {
+    pub(super) fn new() -> Self {
+        Self {
+            tasks: FuturesUnordered::new(),
+            updates: Updates::new(),
+        }
+    }
+}
+
+impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
+    /// Starts a call.
+    pub(super) fn start(
+        &mut self,
+        allowed: AllowedCall,
+        state: &mut ExecutingTools<M>,
+        tools: &ToolSet,
+        env: &Arc<Env<H, S>>,
+    ) {
+        let (call, arguments) = allowed.start();
+        let Some(tool) = tools.find(&call.call().name) else {
+            // The preflight found it in the same set.
+            let result = ToolResult::error(format!("Tool {} not found", call.call().name));
+            return state.complete(call, result, (env.clock)());
+        };
+        let tool = Arc::clone(tool.tool());
+        let sink = self.updates.sink(call.index());
+        let cx = ToolContext::new(Arc::clone(call.call()), env.cancel.clone(), sink.clone());
+        let context = CallContext {
+            index: call.index(),
+            call: Arc::clone(call.call()),
+            arguments: arguments.clone(),
+            tool: Arc::clone(&tool),
+            message: Arc::clone(state.message()),
+            transcript: state.context().clone(),
+            cancel: env.cancel.clone(),
+        };
+        match catch(|| tool.execute(arguments, cx)) {
+            Ok(running) => self.tasks.push(Task {
+                call: Some(call),
+                stage: Stage::Tool(running),
+                context,
+                sink,
+                env: Arc::clone(env),
+            }),
+            Err(panic) => {
+                sink.close();
+                let result = ToolResult::error(format!("Tool {} {panic}", call.call().name));
+                state.complete(call, result, (env.clock)());
+            }
+        }
+    }
+
+    /// Moves on what is under way, into `state`. Pending when nothing is to be told yet; the wake-up then comes from
+    /// a tool, a hook, or a report of progress.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
+        if let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
+            self.report(state);
+            state.complete(call, result, clock());
+            return Poll::Ready(());
+        }
+        self.poll_reports(cx, state)
+    }
+
+    /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
+    /// give their own result.
+    pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
+        // By hand, as the set polls only what was woken; from here on it is never polled itself again.
+        let tasks = self.tasks.iter_mut();
+        let ended: Vec<_> = tasks
+            .filter_map(|task| match Pin::new(task).poll(cx) {
+                Poll::Ready(end) => end,
+                Poll::Pending => None,
+            })
+            .collect();
+        let reported = self.poll_reports(cx, state);
+        if ended.is_empty() {
+            return reported;
+        }
+        for (call, result) in ended {
+            state.complete(call, result, clock());
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes in what was reported.
+    fn poll_reports(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>) -> Poll<()> {
+        // A report that comes after the look wakes the task; one that came before is seen by the look.
+        self.updates.register(cx.waker());
+        if self.report(state) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Drops whatever still runs, and refuses what it may still report.
+    pub(super) fn clear(&mut self) {
+        for mut task in std::mem::take(&mut self.tasks) {
+            task.enter(Stage::Done);
+        }
+        self.updates = Updates::new();
+    }
+
+    fn report(&mut self, state: &mut ExecutingTools<M>) -> bool {
+        let mut any = false;
+        while let Some((index, update)) = self.updates.pop() {
+            any |= state.update(index, update);
+        }
+        any
+    }
+}
+
+impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, H, S> {
+    type Output = Option<(RunningCall, ToolResult)>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let task = self.get_mut();
+        let aborted = task.env.cancel.is_cancelled();
+        let polled = match &mut task.stage {
+            Stage::Done => return Poll::Ready(None),
+            Stage::Tool(tool) => {
+                // Woken by the tool's own future.
+                let result = match catch(|| tool.as_mut().poll(cx)) {
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Ok(Poll::Ready(Ok(result))) => result,
+                    Ok(Poll::Ready(Err(error))) => ToolResult::error(error.to_string()),
+                    Err(panic) => ToolResult::error(format!("Tool {} {panic}", task.context.call.name)),
+                };
+                task.sink.close();
+                task.ask_hook(result, cx)
+            }
+            // The hook might have redacted the result.
+            Stage::Hook(..) if aborted => Poll::Ready(ToolResult::error(ABORTED_CALL)),
+            Stage::Hook(..) => task.poll_hook(cx),
+        };
+        let result = match polled {
+            Poll::Ready(result) => result,
+            // Once the run is aborted, a hook is polled once and no more.
+            Poll::Pending if task.env.cancel.is_cancelled() => ToolResult::error(ABORTED_CALL),
+            Poll::Pending => return Poll::Pending,
+        };
+        task.enter(Stage::Done);
+        Poll::Ready(task.call.take().map(|call| (call, result)))
+    }
+}
+
+impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
+    fn ask_hook(&mut self, result: ToolResult, cx: &mut Context<'_>) -> Poll<ToolResult> {
+        let result = Arc::new(result);
+        let outcome = CallOutcome {
+            cx: self.context.clone(),
+            result: Arc::clone(&result),
+        };
+        let env = Arc::clone(&self.env);
+        let hook = async move { env.hooks.after_tool_call(outcome).await };
+        self.enter(Stage::Hook(result, Box::pin(hook)));
+        self.poll_hook(cx)
+    }
+
+    fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<ToolResult> {
+        let Stage::Hook(result, hook) = &mut self.stage else {
+            return Poll::Pending;
+        };
+        // Woken by the hook's own future.
+        Poll::Ready(match catch(|| hook.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(Ok(patch))) => patch.apply(Arc::unwrap_or_clone(std::mem::take(result))),
+            Ok(Poll::Ready(Err(error))) => ToolResult::error(error.to_string()),
+            Err(panic) => ToolResult::error(format!("after_tool_call {panic}")),
+        })
+    }
+}
+
+impl<M, H, S> Task<M, H, S> {
+    /// Goes to another stage. The future of the last one is dropped, which is foreign code, too.
+    fn enter(&mut self, stage: Stage) {
+        let left = std::mem::replace(&mut self.stage, stage);
+        let _ = catch(|| drop(left));
+    }
+}
+
+impl<M, H, S> fmt::Debug for Executor<M, H, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor")
+            .field("running", &self.tasks.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,61 @@
+//! Calling foreign code: hooks, tools, stream functions, listeners. Its panics are its failures, never ours.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::tool::BoxError;
+
+/// Calls `f`; a panic becomes its text.
+pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+    // What `f` touched is not looked at again by the engine once it has panicked: it is dropped.
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| panic_text(&*panic))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("no message"))
+}
+
+/// Why a hook gave no answer.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// The run was aborted first.
+    Aborted,
+    /// It failed.
+    Failed(String),
+}
+
+/// Asks a hook, as long as the run is not aborted. After an abort not even a ready answer counts (I6).
+pub(super) async fn ask<T, F>(cancel: &CancellationToken, hook: impl FnOnce() -> F) -> Result<T, Stopped>
+where
+    F: Future<Output = Result<T, BoxError>>,
+{
+    if cancel.is_cancelled() {
+        return Err(Stopped::Aborted);
+    }
+    let mut asked = pin!(Some(catch(hook).map_err(Stopped::Failed)?));
+    let mut cancelled = pin!(cancel.cancelled());
+    let answer = poll_fn(|cx| {
+        let Some(hook) = asked.as_mut().as_pin_mut().filter(|_| !cancel.is_cancelled()) else {
+            return Poll::Ready(Err(Stopped::Aborted));
+        };
+        match catch(|| hook.poll(cx)) {
+            // Woken by the hook's own future, or by the token.
+            Ok(Poll::Pending) => cancelled.as_mut().poll(cx).map(|()| Err(Stopped::Aborted)),
+            _ if cancel.is_cancelled() => Poll::Ready(Err(Stopped::Aborted)),
+            Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
+            Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Stopped::Failed(error.to_string()))),
+            Err(panic) => Poll::Ready(Err(Stopped::Failed(panic))),
+        }
+    })
+    .await;
+    // The drop of a foreign future is foreign code, too.
+    let _ = catch(|| asked.set(None));
+    answer
+}

@@ -1,0 +1,189 @@
+//! The tools of an agent.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use super::Tool;
+use crate::machine::ExecutionMode;
+use crate::schema::ArgumentsSchema;
+
+/// Tools with distinct names, in the order registered. A cheap handle.
+///
+/// Of several tools of one name the first is kept and the others are left out: they could never be called, and
+/// providers refuse requests that name a tool twice.
+///
+/// In JSON it is what a model is told: a list of names, descriptions and parameters.
+///
+/// ```
+/// use serde_json::json;
+/// use turnstate::{ToolSet, json_tool};
+///
+/// let schema = json!({ "type": "object", "properties": {} });
+/// let tools = ToolSet::new().with(json_tool("now", "The time", schema, async |_, _| "noon"));
+/// assert!(tools.find("now").is_some());
+/// assert_eq!(
+///     serde_json::to_string(&tools).unwrap(),
+///     r#"[{"name":"now","description":"The time","parameters":{"type":"object","properties":{}}}]"#,
+/// );
+/// ```
+#[derive(Clone, Default)]
+pub struct ToolSet(Arc<[Arc<RegisteredTool>]>);
+
+impl ToolSet {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same tools and one more, unless its name is taken. The others are shared, not compiled again.
+    #[must_use]
+    pub fn with(&self, tool: impl Tool) -> Self {
+        let mut entries = self.0.to_vec();
+        register(&mut entries, Arc::new(tool));
+        Self(entries.into())
+    }
+
+    /// Whether both are the very same set, not just equal ones.
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The tool of this name. Names are compared as they are, also empty ones.
+    pub fn find(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        // A scan: a few dozen comparisons are nothing beside the call that follows.
+        self.iter().find(|entry| entry.name() == name)
+    }
+
+    /// The tools, in the order registered.
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<RegisteredTool>> {
+        self.0.iter()
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn register(entries: &mut Vec<Arc<RegisteredTool>>, tool: Arc<dyn Tool>) {
+    if entries.iter().all(|entry| entry.name() != tool.name()) {
+        entries.push(Arc::new(RegisteredTool::new(tool)));
+    }
+}
+
+impl<T: Into<Arc<dyn Tool>>> FromIterator<T> for ToolSet {
+    fn from_iter<I: IntoIterator<Item = T>>(tools: I) -> Self {
+        let mut entries = Vec::new();
+        tools.into_iter().for_each(|tool| register(&mut entries, tool.into()));
+        Self(entries.into())
+    }
+}
+
+impl<T: Into<Arc<dyn Tool>>> From<Vec<T>> for ToolSet {
+    fn from(tools: Vec<T>) -> Self {
+        tools.into_iter().collect()
+    }
+}
+
+impl<T: Into<Arc<dyn Tool>>, const N: usize> From<[T; N]> for ToolSet {
+    fn from(tools: [T; N]) -> Self {
+        tools.into_iter().collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a ToolSet {
+    type Item = &'a Arc<RegisteredTool>;
+    type IntoIter = std::slice::Iter<'a, Arc<RegisteredTool>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Serialize for ToolSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+impl fmt::Debug for ToolSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter().map(|entry| entry.name())).finish()
+    }
+}
+
+/// A tool of a [`ToolSet`], with its schema compiled.
+///
+/// It keeps what the tool said about itself when it was registered, so that a run does not depend on foreign getters.
+#[derive(Serialize)]
+pub struct RegisteredTool {
+    name: Box<str>,
+    description: Box<str>,
+    parameters: Value,
+    #[serde(skip)]
+    execution_mode: Option<ExecutionMode>,
+    #[serde(skip)]
+    schema: ArgumentsSchema,
+    #[serde(skip)]
+    tool: Arc<dyn Tool>,
+}
+
+impl RegisteredTool {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        let parameters = tool.parameters().clone();
+        Self {
+            name: tool.name().into(),
+            description: tool.description().into(),
+            execution_mode: tool.execution_mode(),
+            schema: ArgumentsSchema::compile(&parameters),
+            parameters,
+            tool,
+        }
+    }
+
+    /// The name by which the model calls it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the model is told about it.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The JSON Schema of its arguments, as the model is sent it.
+    pub fn parameters(&self) -> &Value {
+        &self.parameters
+    }
+
+    /// Its wish how to be run, if it has one.
+    pub fn execution_mode(&self) -> Option<ExecutionMode> {
+        self.execution_mode
+    }
+
+    /// The check its arguments go through.
+    pub fn schema(&self) -> &ArgumentsSchema {
+        &self.schema
+    }
+
+    /// The tool itself.
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool
+    }
+}
+
+impl fmt::Debug for RegisteredTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegisteredTool")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
