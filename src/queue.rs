@@ -160,10 +160,10 @@ impl<M> Queues<M> {
         let mut inner = self.lock();
         let id = QueueId(inner.next);
         inner.next += 1;
-        let delivery = if !inner.active.is_empty() {
-            Delivery::ThisRun
-        } else {
+        let delivery = if inner.active.is_empty() {
             Delivery::NextRun
+        } else {
+            Delivery::ThisRun
         };
         inner.queue(kind).entries.push_back(Entry {
             id,

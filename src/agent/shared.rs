@@ -97,10 +97,10 @@ impl<M: AgentMessage> Shared<M> {
             return Err(StartError::Busy);
         }
         let run = Arc::new(Active::new());
-        let (begun, id) = begin(&run)?;
+        let (handle, id) = begin(&run)?;
         *lock(&run.queue_run) = Some(id);
         *active = Some(run);
-        Ok(begun)
+        Ok(handle)
     }
 
     /// Does something that no run must see.

@@ -119,7 +119,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// own result.
     pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) {
         let mut ended = Vec::new();
-        for task in self.tasks.iter_mut() {
+        for task in &mut self.tasks {
             if let Poll::Ready(Some(end)) = Pin::new(task).poll(cx) {
                 ended.push(end);
             }

@@ -96,11 +96,9 @@ impl<M: AgentMessage> Core<M> {
     }
 
     /// Queues a message that is complete.
-    pub(super) fn tell_message(&mut self, message: &Arc<M>) {
-        self.tell(AgentEvent::message_start(message));
-        self.tell(AgentEvent::MessageEnd {
-            message: Arc::clone(message),
-        });
+    pub(super) fn tell_message(&mut self, message: Arc<M>) {
+        self.tell(AgentEvent::message_start(&message));
+        self.tell(AgentEvent::MessageEnd { message });
     }
 
     /// Queues messages that came from a queue.
@@ -171,7 +169,7 @@ impl<M: AgentMessage> Core<M> {
             self.tell(AgentEvent::TurnStart);
         }
         let message = Arc::new(M::from(message.into()));
-        self.tell_message(&message);
+        self.tell_message(Arc::clone(&message));
         self.tell(AgentEvent::TurnEnd {
             message,
             tool_results: Vec::new(),

@@ -90,13 +90,12 @@ impl<M: AgentMessage> ExecutingTools<M> {
         let mut before = core.transcript.clone();
         before.push(Arc::clone(&message));
         let answer = message.as_message().and_then(Message::as_assistant);
-        let calls = answer
-            .into_iter()
-            .flat_map(AssistantMessage::tool_calls)
-            .map(|call| Slot {
-                call: Arc::clone(call),
-                progress: Progress::Waiting,
-            });
+        let truncated = answer.is_some_and(|answer| answer.stop_reason == StopReason::Length);
+        let calls = answer.into_iter().flat_map(AssistantMessage::tool_calls);
+        let calls = calls.map(|call| Slot {
+            call: Arc::clone(call),
+            progress: Progress::Waiting,
+        });
         let mut batch = Self {
             calls: calls.collect(),
             core,
@@ -108,9 +107,9 @@ impl<M: AgentMessage> ExecutingTools<M> {
             running: 0,
             answered: 0,
             aborted: false,
-            message: Arc::clone(&message),
+            message,
         };
-        if answer.is_some_and(|answer| answer.stop_reason == StopReason::Length) {
+        if truncated {
             // Answered one by one, as a sequential batch is.
             batch.mode = ExecutionMode::Sequential;
             for index in 0..batch.calls.len() {
@@ -204,6 +203,7 @@ impl<M: AgentMessage> ExecutingTools<M> {
     }
 
     /// The call may run with these arguments.
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn allow(&mut self, call: PreflightCall, arguments: ValidatedArguments) {
         if let Some(slot) = self.calls.get_mut(call.index)
             && matches!(slot.progress, Progress::Checking)
@@ -213,16 +213,16 @@ impl<M: AgentMessage> ExecutingTools<M> {
     }
 
     /// The call is not run: `result`, an error, is its answer, given at `now` (milliseconds since the Unix epoch).
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn reject(&mut self, call: PreflightCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Checking,
-                ..
-            })
-        ) {
-            self.answer(call.index, result, now);
+        let index = call.index;
+        if self.is_at(index, |progress| matches!(progress, Progress::Checking)) {
+            self.answer(index, result, now);
         }
+    }
+
+    fn is_at(&self, index: usize, progress: impl Fn(&Progress<M>) -> bool) -> bool {
+        self.calls.get(index).is_some_and(|slot| progress(&slot.progress))
     }
 
     /// A running call reports progress. Ignored, and `false`, if the call does not run: late news is no news.
@@ -245,16 +245,12 @@ impl<M: AgentMessage> ExecutingTools<M> {
     }
 
     /// A running call gave its result, at `now` (milliseconds since the Unix epoch).
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn complete(&mut self, call: RunningCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Running,
-                ..
-            })
-        ) {
+        let index = call.index;
+        if self.is_at(index, |progress| matches!(progress, Progress::Running)) {
             self.running -= 1;
-            self.answer(call.index, result, now);
+            self.answer(index, result, now);
         }
     }
 
@@ -317,11 +313,11 @@ impl<M: AgentMessage> ExecutingTools<M> {
         let result = Arc::new(result);
         self.core.tell(AgentEvent::ToolExecutionEnd { index, call, result });
         match self.mode {
-            ExecutionMode::Sequential => self.core.tell_message(&message),
+            ExecutionMode::Sequential => self.core.tell_message(message),
             ExecutionMode::Parallel if self.answered == self.calls.len() => {
                 for slot in &self.calls {
                     if let Progress::Answered { message, .. } = &slot.progress {
-                        self.core.tell_message(message);
+                        self.core.tell_message(Arc::clone(message));
                     }
                 }
             }

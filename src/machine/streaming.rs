@@ -130,7 +130,7 @@ impl<M: AgentMessage> Streaming<M> {
                 message: Arc::clone(&message),
             });
         } else {
-            self.core.tell_message(&message);
+            self.core.tell_message(Arc::clone(&message));
         }
         let Some(Message::Assistant(answer)) = message.as_message() else {
             // A custom type that hides the engine's own messages has no calls to run.
