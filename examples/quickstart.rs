@@ -73,7 +73,7 @@ struct Trip {
 
 async fn trains(trip: Trip, cx: ToolContext) -> String {
     cx.progress(format!("reading the timetable to {}", trip.to));
-    pause(600).await;
+    pause(300).await;
     "07:42, there at 08:03; 08:12, there at 08:33".to_owned()
 }
 
