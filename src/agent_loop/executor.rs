@@ -122,9 +122,12 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// own result.
     pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) {
         let mut ended = Vec::new();
-        for task in self.tasks.iter_mut() {
-            if let Poll::Ready(Some(end)) = Pin::new(task).poll(cx) {
-                ended.push(end);
+        for mut task in std::mem::take(&mut self.tasks) {
+            match Pin::new(&mut task).poll(cx) {
+                Poll::Ready(end) => ended.extend(end),
+                // Added anew it is polled anew, should there be a grace: this poll told it a waker that leads past
+                // the set.
+                Poll::Pending => self.tasks.push(task),
             }
         }
         self.report(state);
