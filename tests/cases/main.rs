@@ -9,8 +9,8 @@
     reason = "a failed assumption in a test is the test's failure"
 )]
 
-//abort
-//abort_everywhere
+mod abort;
+mod abort_everywhere;
 //agent
 //context
 mod drive;
