@@ -22,5 +22,5 @@ mod queue;
 //reducer
 mod rules;
 //stream
-//tools
-//tools_more
+mod tools;
+mod tools_more;
