@@ -316,7 +316,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
                 // Woken by what the executor says, or by the token.
                 Poll::Pending => wait(cancelled, cx),
             },
-            ToolAction::Finish => Round::Leave(ToolsExit::Done),
+            ToolAction::Finish => {
+                // The next batch numbers its calls anew.
+                executor.clear();
+                Round::Leave(ToolsExit::Done)
+            }
         }
     }
 
