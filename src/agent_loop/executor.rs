@@ -37,6 +37,7 @@ struct Task<M, H, S> {
 enum Stage {
     Tool(BoxFuture<'static, Result<ToolResult, BoxError>>),
     Hook(Arc<ToolResult>, BoxFuture<'static, Result<ResultPatch, BoxError>>),
+    Done,
 }
 
 // Nothing in it is pinned in place: the futures are boxed.
@@ -178,15 +179,15 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
             }
             // The hook might have redacted the result.
             Stage::Hook(..) if aborted => Poll::Ready(ToolResult::error(ABORTED_CALL)),
-            Stage::Hook(..) => task.poll_hook(cx),
+            Stage::Hook(..) | Stage::Done => task.poll_hook(cx),
         };
-        match result {
-            Poll::Ready(result) => Poll::Ready(task.call.take().map(|call| (call, result))),
-            Poll::Pending if task.env.cancel.is_cancelled() => {
-                Poll::Ready(task.call.take().map(|call| (call, ToolResult::error(ABORTED_CALL))))
-            }
-            Poll::Pending => Poll::Pending,
-        }
+        let result = match result {
+            Poll::Ready(result) => result,
+            Poll::Pending if task.env.cancel.is_cancelled() => ToolResult::error(ABORTED_CALL),
+            Poll::Pending => return Poll::Pending,
+        };
+        task.enter(Stage::Done);
+        Poll::Ready(task.call.take().map(|call| (call, result)))
     }
 }
 
@@ -198,11 +199,17 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
             result: Arc::clone(&result),
         };
         let env = Arc::clone(&self.env);
-        self.stage = Stage::Hook(
+        self.enter(Stage::Hook(
             result,
             Box::pin(async move { env.hooks.after_tool_call(outcome).await }),
-        );
+        ));
         self.poll_hook(cx)
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        let left = std::mem::replace(&mut self.stage, stage);
+        // The drop of a foreign future is foreign code, too.
+        let _ = catch(|| drop(left));
     }
 
     fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<ToolResult> {

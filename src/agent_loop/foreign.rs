@@ -39,13 +39,13 @@ where
     if cancel.is_cancelled() {
         return Err(Stopped::Aborted);
     }
-    let mut answer = pin!(catch(hook).map_err(Stopped::Failed)?);
+    let mut hook = pin!(Some(catch(hook).map_err(Stopped::Failed)?));
     let mut cancelled = pin!(cancel.cancelled());
-    poll_fn(|cx| {
+    let answer = poll_fn(|cx| {
         if cancel.is_cancelled() {
             return Poll::Ready(Err(Stopped::Aborted));
         }
-        let polled = catch(|| answer.as_mut().poll(cx));
+        let polled = catch(|| hook.as_mut().as_pin_mut().map_or(Poll::Pending, |hook| hook.poll(cx)));
         match polled {
             // Woken by the hook's own future, or by the token.
             Ok(Poll::Pending) => cancelled.as_mut().poll(cx).map(|()| Err(Stopped::Aborted)),
@@ -55,5 +55,8 @@ where
             Err(panic) => Poll::Ready(Err(Stopped::Failed(panic))),
         }
     })
-    .await
+    .await;
+    // The drop of a foreign future is foreign code, too.
+    let _ = catch(|| hook.set(None));
+    answer
 }
