@@ -101,6 +101,9 @@
 //!   an object, and typed tools refuse what does not deserialise.
 //! - `schemars`: the functions `tool` and `tool_with`, which take the JSON Schema from a struct.
 
+// Here and not in the manifest: tests and examples fail by panicking.
+#![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 pub mod agent;
 pub mod agent_loop;
 pub mod event;

@@ -185,15 +185,13 @@ impl<M> Queues<M> {
         None
     }
 
-    /// Drops what is queued, but for what a run has leased.
-    pub fn clear(&self, kind: QueueKind) {
+    /// Takes back all that is queued, but for what a run has leased.
+    pub fn clear(&self, kind: QueueKind) -> Vec<Arc<M>> {
         let mut inner = self.lock();
         let entries = &mut inner.queue(kind).entries;
-        let (leased, cleared) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
+        let (leased, cleared): (_, VecDeque<_>) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
         *entries = leased;
-        // A message's own code, its drop, must not run under the lock.
-        drop(inner);
-        drop::<VecDeque<Entry<M>>>(cleared);
+        cleared.into_iter().map(|entry| entry.message).collect()
     }
 
     /// Whether anything is queued or leased in either queue.

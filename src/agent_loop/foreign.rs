@@ -39,14 +39,13 @@ where
     if cancel.is_cancelled() {
         return Err(Stopped::Aborted);
     }
-    let mut answer = pin!(catch(hook).map_err(Stopped::Failed)?);
+    let mut asked = pin!(Some(catch(hook).map_err(Stopped::Failed)?));
     let mut cancelled = pin!(cancel.cancelled());
-    poll_fn(|cx| {
-        if cancel.is_cancelled() {
+    let answer = poll_fn(|cx| {
+        let Some(hook) = asked.as_mut().as_pin_mut().filter(|_| !cancel.is_cancelled()) else {
             return Poll::Ready(Err(Stopped::Aborted));
-        }
-        let polled = catch(|| answer.as_mut().poll(cx));
-        match polled {
+        };
+        match catch(|| hook.poll(cx)) {
             // Woken by the hook's own future, or by the token.
             Ok(Poll::Pending) => cancelled.as_mut().poll(cx).map(|()| Err(Stopped::Aborted)),
             _ if cancel.is_cancelled() => Poll::Ready(Err(Stopped::Aborted)),
@@ -55,5 +54,8 @@ where
             Err(panic) => Poll::Ready(Err(Stopped::Failed(panic))),
         }
     })
-    .await
+    .await;
+    // The drop of a foreign future is foreign code, too.
+    let _ = catch(|| asked.set(None));
+    answer
 }

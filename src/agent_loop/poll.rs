@@ -60,7 +60,11 @@ where
             match this.work.as_mut().project() {
                 WorkProj::Step(None) => return Poll::Ready(None),
                 WorkProj::Step(slot) => {
-                    let event = slot.as_mut().and_then(Step::poll_event);
+                    let event = match slot.as_mut() {
+                        // Messages that were taken but not told stay untold: `decide` ends the run (I4, I6).
+                        Some(step) if step.is_revocable() && this.ctl.env.cancel.is_cancelled() => None,
+                        step => step.and_then(Step::poll_event),
+                    };
                     if let Some(event) = &event {
                         this.ctl.told(event);
                     }
@@ -146,6 +150,13 @@ where
         while let Poll::Ready(Some(event)) = self.as_mut().poll_next(&mut cx) {
             each(event);
         }
+    }
+
+    /// Gives back what the run took from its queues: for one that is dropped before its first poll.
+    pub(crate) fn release(self: Pin<&mut Self>) {
+        let this = self.project();
+        this.ctl.ticket.close();
+        this.ctl.lease = None;
     }
 }
 
@@ -318,23 +329,25 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         if !state.is_aborted() {
             state.abort(self.now());
             if !self.closing {
-                executor.poll_all(cx, state, self.env.clock);
                 *grace = self.grace.as_ref().and_then(|grace| catch(|| grace()).ok());
+                let _ = executor.poll_all(cx, state, self.env.clock);
             }
             return Round::Again;
         }
+        let over = matches!(state.poll_action(), ToolAction::Finish) || self.closing;
         if let Some(patience) = grace
-            && !self.closing
-            && !executor.is_empty()
+            && !over
             && let Ok(Poll::Pending) = catch(|| patience.as_mut().poll(cx))
         {
-            return match executor.poll(cx, state, self.env.clock) {
+            return match executor.poll_all(cx, state, self.env.clock) {
                 Poll::Ready(()) => Round::Again,
                 // Woken by what the executor says, or by the grace future.
                 Poll::Pending => Round::Wait,
             };
         }
         executor.clear();
+        let spent = grace.take();
+        let _ = catch(|| drop(spent));
         Round::Leave(ToolsExit::Done)
     }
 
