@@ -5,7 +5,6 @@
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::json;
 use turnstate::schemars::{self, JsonSchema};
 use turnstate::{

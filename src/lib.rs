@@ -16,7 +16,6 @@
 //!
 #![cfg_attr(feature = "schemars", doc = "```")]
 #![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
-//! use futures_util::StreamExt;
 //! use serde_json::json;
 //! use turnstate::{Agent, AgentEvent, AssistantEvent, BoxError, ScriptedModel, ToolContext, schemars, tool};
 //!
