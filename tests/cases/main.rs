@@ -15,12 +15,12 @@ mod abort_everywhere;
 //context
 mod drive;
 mod harness;
-//hooks
-//hooks_more
+mod hooks;
+mod hooks_more;
 //listeners
 mod queue;
 //reducer
 mod rules;
-//stream
+mod stream;
 mod tools;
 mod tools_more;
