@@ -12,14 +12,14 @@
 mod abort;
 mod abort_everywhere;
 //agent
-//context
+mod context;
 mod drive;
 mod harness;
 mod hooks;
 mod hooks_more;
 //listeners
 mod queue;
-//reducer
+mod reducer;
 mod rules;
 mod stream;
 mod tools;
