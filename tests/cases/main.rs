@@ -11,13 +11,13 @@
 
 mod abort;
 mod abort_everywhere;
-//agent
+mod agent;
 mod context;
 mod drive;
 mod harness;
 mod hooks;
 mod hooks_more;
-//listeners
+mod listeners;
 mod queue;
 mod reducer;
 mod rules;
