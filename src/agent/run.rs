@@ -21,6 +21,9 @@ use super::listener::{Call, Listener, ListenerContext, Listening, Snapshot};
 use super::settings::{RunHooks, RunStreamFn};
 use super::shared::{Active, Shared, lock};
 
+/// How many events a poll of an awaited run takes before it lets others run.
+const EVENTS: usize = 128;
+
 /// The loop of an agent's run.
 pub(super) type Inner<M> = AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'static, NextStep<M, BoxedStream>>>;
 
@@ -359,7 +362,13 @@ impl<M: AgentMessage> Future for RunFuture<M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<M>> {
         let run = &mut self.as_mut().get_mut().0;
-        while ready!(Pin::new(&mut *run).poll_next(cx)).is_some() {}
-        Poll::Ready(run.outcome())
+        for _ in 0..EVENTS {
+            if ready!(Pin::new(&mut *run).poll_next(cx)).is_none() {
+                return Poll::Ready(run.outcome());
+            }
+        }
+        // Nothing else wakes a task that has merely had its share.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }

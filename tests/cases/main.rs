@@ -11,16 +11,16 @@
 
 mod abort;
 mod abort_everywhere;
-//agent
-//context
+mod agent;
+mod context;
 mod drive;
 mod harness;
-//hooks
-//hooks_more
-//listeners
+mod hooks;
+mod hooks_more;
+mod listeners;
 mod queue;
-//reducer
+mod reducer;
 mod rules;
-//stream
+mod stream;
 mod tools;
 mod tools_more;
