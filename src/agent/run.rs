@@ -105,8 +105,8 @@ impl<M: AgentMessage> Run<M> {
     ///
     /// # Cancel safety
     /// No event is lost if the future is dropped.
-    pub fn next(&mut self) -> impl Future<Output = Option<AgentEvent<M>>> + Send + '_ {
-        poll_fn(move |cx| Pin::new(&mut *self).poll_next(cx))
+    pub async fn next(&mut self) -> Option<AgentEvent<M>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// Reduces an event and calls listeners from `next` on, until one has to be awaited.
