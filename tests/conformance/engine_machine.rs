@@ -54,18 +54,7 @@ impl Engine for ByHand<'_> {
             ticket,
             lease,
         };
-        let mut phase = Phase::AwaitingSteering(begun);
-        let ended = loop {
-            phase = match phase {
-                Phase::AwaitingSteering(state) => run.await_steering(state),
-                Phase::Requesting(state) => run.request(state),
-                Phase::Streaming(state) => run.stream(state),
-                Phase::ExecutingTools(state) => run.execute(state),
-                Phase::TurnEnd(state) => run.end_turn(state),
-                Phase::FollowUp(state) => run.follow_up(state),
-                Phase::Ended(state) => break state,
-            };
-        };
+        let ended = run.until_ended(begun);
         run.end(ended);
     }
 
@@ -75,6 +64,10 @@ impl Engine for ByHand<'_> {
 }
 
 /// Where a run stands.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one; it is moved a few times per turn"
+)]
 enum Phase {
     AwaitingSteering(AwaitingSteering<Msg>),
     Requesting(Requesting<Msg>),
@@ -95,6 +88,21 @@ struct Run<'r, 'f, 's> {
 }
 
 impl Run<'_, '_, '_> {
+    fn until_ended(&mut self, begun: AwaitingSteering<Msg>) -> Ended<Msg> {
+        let mut phase = Phase::AwaitingSteering(begun);
+        loop {
+            phase = match phase {
+                Phase::AwaitingSteering(state) => self.await_steering(state),
+                Phase::Requesting(state) => self.request(state),
+                Phase::Streaming(state) => self.stream(state),
+                Phase::ExecutingTools(state) => self.execute(state),
+                Phase::TurnEnd(state) => self.end_turn(state),
+                Phase::FollowUp(state) => self.follow_up(state),
+                Phase::Ended(state) => return state,
+            };
+        }
+    }
+
     fn is_aborted(&self) -> bool {
         self.stage.cancel.is_cancelled()
     }
