@@ -64,7 +64,9 @@ fn model(messages: &[Message]) -> Vec<Message> {
                 for call in answer.tool_calls() {
                     let found = (0..group.len()).find(|at| !taken[*at] && answers(&group[*at], &call.id));
                     sent.push(found.map_or_else(|| placeholder(call, answer.timestamp), |at| group[at].clone()));
-                    found.into_iter().for_each(|at| taken[at] = true);
+                    if let Some(at) = found {
+                        taken[at] = true;
+                    }
                 }
             }
             Some(_) => {}

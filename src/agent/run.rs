@@ -287,7 +287,11 @@ impl<M: AgentMessage> Drop for Run<M> {
     fn drop(&mut self) {
         match self.progress {
             Progress::Ended => return,
-            Progress::Begun => self.active.cancel.cancel(),
+            Progress::Begun => {
+                self.active.cancel.cancel();
+                // The agent is idle only once this is done.
+                self.inner.as_mut().release();
+            }
             Progress::Polled => {
                 self.active.cancel.cancel();
                 if let Some(Telling {

@@ -87,6 +87,11 @@ impl<M, T> Step<M, T> {
             Self::Ended(_) => "ended",
         }
     }
+
+    /// Whether an abort takes back what the phase has not told: messages that came from a queue.
+    pub(super) fn is_revocable(&self) -> bool {
+        matches!(self, Self::AwaitingSteering(_) | Self::Requesting(_))
+    }
 }
 
 impl<M: AgentMessage, T> Step<M, T> {

@@ -60,7 +60,11 @@ where
             match this.work.as_mut().project() {
                 WorkProj::Step(None) => return Poll::Ready(None),
                 WorkProj::Step(slot) => {
-                    let event = slot.as_mut().and_then(Step::poll_event);
+                    let event = match slot.as_mut() {
+                        // Messages that were taken but not told stay untold: `decide` ends the run (I4, I6).
+                        Some(step) if step.is_revocable() && this.ctl.env.cancel.is_cancelled() => None,
+                        step => step.and_then(Step::poll_event),
+                    };
                     if let Some(event) = &event {
                         this.ctl.told(event);
                     }
@@ -146,6 +150,13 @@ where
         while let Poll::Ready(Some(event)) = self.as_mut().poll_next(&mut cx) {
             each(event);
         }
+    }
+
+    /// Gives back what the run took from its queues: for one that is dropped before its first poll.
+    pub(crate) fn release(self: Pin<&mut Self>) {
+        let this = self.project();
+        this.ctl.ticket.close();
+        this.ctl.lease = None;
     }
 }
 

@@ -1,0 +1,26 @@
+//! The behaviours of `CASES.md` that the loop and the agent owe, one test or more each, and their neighbours.
+//!
+//! Each test names its case. The events a test expects are written in the shorthand of the cases; see
+//! [`harness::show`].
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed assumption in a test is the test's failure"
+)]
+
+//abort
+//abort_everywhere
+//agent
+//context
+mod drive;
+mod harness;
+//hooks
+//hooks_more
+//listeners
+mod queue;
+//reducer
+mod rules;
+//stream
+//tools
+//tools_more
