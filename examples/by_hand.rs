@@ -53,7 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (transcript, added) = ended.into_parts();
     let roles: Vec<_> = added.iter().map(|message| message.role()).collect();
     assert_eq!(roles, ["user", "assistant", "toolResult", "user", "assistant"]);
-    assert_eq!(transcript.last().map(|last| last.text()).as_deref(), Some("Yes: rain, 4 °C."));
+    assert_eq!(
+        transcript.last().map(|last| last.text()).as_deref(),
+        Some("Yes: rain, 4 °C.")
+    );
     // Whoever folds the events has the same state as the machine (I5).
     assert_eq!(app.state.transcript(), &transcript);
     Ok(())
@@ -100,8 +103,16 @@ impl App {
 
     /// The user speaks up once, while the tool runs.
     fn steering(&mut self) -> Vec<std::sync::Arc<Message>> {
-        let tool_ran = self.state.transcript().last().is_some_and(|last| last.as_tool_result().is_some());
-        if tool_ran { vec![Message::user("One sentence.").into()] } else { Vec::new() }
+        let tool_ran = self
+            .state
+            .transcript()
+            .last()
+            .is_some_and(|last| last.as_tool_result().is_some());
+        if tool_ran {
+            vec![Message::user("One sentence.").into()]
+        } else {
+            Vec::new()
+        }
     }
 
     /// Sends the request, and takes in the answer event by event.

@@ -16,6 +16,7 @@ use turnstate::{
 };
 
 use crate::check_engine;
+use crate::compare::Observed;
 use crate::custom::Msg;
 use crate::fixture::{Fixture, ModelItem, Request};
 use crate::recorder::request;
@@ -126,8 +127,17 @@ impl Run<'_, '_, '_> {
         }
     }
 
+    /// Tells what a phase has to tell, as long as the run is not aborted: what came from a queue is not told then.
+    fn tell_until_aborted(&mut self, mut next: impl FnMut() -> Option<AgentEvent<Msg>>) {
+        while !self.is_aborted()
+            && let Some(event) = next()
+        {
+            self.tell(&event, None);
+        }
+    }
+
     fn await_steering(&mut self, mut state: AwaitingSteering<Msg>) -> Phase {
-        self.tell_all(|| state.poll_event());
+        self.tell_until_aborted(|| state.poll_event());
         if self.is_aborted() {
             return Phase::Ended(state.abort(&self.plan.model, NOW));
         }
@@ -144,7 +154,7 @@ impl Run<'_, '_, '_> {
     }
 
     fn request(&mut self, mut state: Requesting<Msg>) -> Phase {
-        self.tell_all(|| state.poll_event());
+        self.tell_until_aborted(|| state.poll_event());
         if self.is_aborted() {
             return Phase::Ended(state.abort(&self.plan.model, NOW));
         }
@@ -246,7 +256,7 @@ impl Run<'_, '_, '_> {
             return Err(format!("Tool {} not found", call.name));
         };
         if let Some(error) = &call.arguments_error {
-            return Err(error.clone());
+            return Err(format!("Tool call was not executed: {error}"));
         }
         let script = &self.stage.cast.script;
         let prepared = script.prepare_arguments(&call.name, call.arguments.clone());
@@ -338,14 +348,16 @@ struct Task {
     performance: Performance,
 }
 
+/// Plays a scenario.
+pub(crate) fn run(fixture: &Fixture) -> Observed {
+    let by_hand = ByHand {
+        responses: fixture.responses.iter(),
+        requests: Vec::new(),
+    };
+    play(fixture, by_hand)
+}
+
 #[test]
 fn conformance_machine() {
-    let engine = |fixture: &Fixture| {
-        let by_hand = ByHand {
-            responses: fixture.responses.iter(),
-            requests: Vec::new(),
-        };
-        play(fixture, by_hand)
-    };
-    check_engine(engine).unwrap_or_else(|report| panic!("{report}"));
+    check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }

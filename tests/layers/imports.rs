@@ -37,7 +37,10 @@ impl Reader {
     /// Notes a path that leaves the module.
     fn note(&mut self, segments: &[String]) {
         let Some(first) = segments.first() else { return };
-        let ups = segments.iter().take_while(|segment| *segment == "super" || *segment == "self").count();
+        let ups = segments
+            .iter()
+            .take_while(|segment| *segment == "super" || *segment == "self")
+            .count();
         let base = match first.as_str() {
             "crate" => Vec::new(),
             "self" | "super" => {
@@ -71,7 +74,9 @@ impl Reader {
 fn only_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute.parse_args::<Meta>().is_ok_and(|meta| meta.path().is_ident("test"))
+            && attribute
+                .parse_args::<Meta>()
+                .is_ok_and(|meta| meta.path().is_ident("test"))
     })
 }
 
