@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             AfterAnswer::Ended(ended) => break ended,
         };
         app.hear_all(|| turn.poll_event());
-        steering = match app.next_turn(turn) {
+        steering = match next_turn(turn) {
             ControlFlow::Continue(steering) => steering,
             ControlFlow::Break(ended) => break ended,
         };
@@ -60,6 +60,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Whoever folds the events has the same state as the machine (I5).
     assert_eq!(app.state.transcript(), &transcript);
     Ok(())
+}
+
+/// Goes on after a turn: a stop hook would be asked here.
+fn next_turn(turn: TurnEnd<Message>) -> ControlFlow<Ended<Message>, AwaitingSteering<Message>> {
+    println!("  -- a turn with {} tool results", turn.tool_results().len());
+    match turn.handle_stop(false) {
+        AfterTurn::AwaitingSteering(steering) => ControlFlow::Continue(steering),
+        AfterTurn::AtLimit(limit) => ControlFlow::Break(limit.handle_queued(false)),
+        AfterTurn::Ended(ended) => ControlFlow::Break(ended),
+    }
 }
 
 /// Everything around the machine.
@@ -151,16 +161,6 @@ impl App {
                 ToolAction::Wait => return Err("no call is under way".into()),
                 ToolAction::Finish => return Ok(batch.finish(0)),
             }
-        }
-    }
-
-    /// Goes on after a turn: a stop hook would be asked here.
-    fn next_turn(&mut self, turn: TurnEnd<Message>) -> ControlFlow<Ended<Message>, AwaitingSteering<Message>> {
-        println!("  -- a turn with {} tool results", turn.tool_results().len());
-        match turn.handle_stop(false) {
-            AfterTurn::AwaitingSteering(steering) => ControlFlow::Continue(steering),
-            AfterTurn::AtLimit(limit) => ControlFlow::Break(limit.handle_queued(false)),
-            AfterTurn::Ended(ended) => ControlFlow::Break(ended),
         }
     }
 

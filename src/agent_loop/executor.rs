@@ -26,6 +26,8 @@ pub(super) struct Executor<M, H, S> {
 /// One call: the tool, then the hook that may replace its result. Gives its end once, and then nothing.
 struct Task<M, H, S> {
     call: Option<RunningCall>,
+    /// Whether the tool was polled, so that its code has begun.
+    begun: bool,
     stage: Stage,
     context: CallContext<M>,
     sink: UpdateSink,
@@ -80,6 +82,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
         match catch(|| tool.execute(arguments, cx)) {
             Ok(running) => self.tasks.push(Task {
                 call: Some(call),
+                begun: false,
                 stage: Stage::Tool(running),
                 context,
                 sink,
@@ -161,7 +164,10 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
         let aborted = task.env.cancel.is_cancelled();
         let polled = match &mut task.stage {
             Stage::Done => return Poll::Ready(None),
+            // Nothing begins after an abort (I6).
+            Stage::Tool(_) if aborted && !task.begun => Poll::Ready(ToolResult::error(ABORTED_CALL)),
             Stage::Tool(tool) => {
+                task.begun = true;
                 // Woken by the tool's own future.
                 let result = match catch(|| tool.as_mut().poll(cx)) {
                     Ok(Poll::Pending) => return Poll::Pending,

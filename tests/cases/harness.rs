@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use turnstate::schema::ValidatedArguments;
 use turnstate::{
     Agent, AgentBuilder, AgentEvent, AgentMessage, CancellationToken, DoneReason, FnTool, IntoPrompt, IntoToolResult,
-    Message, Outcome, QueueMode, Response, Run, RunFuture, ScriptedModel, ToolContext, ToolResult, json_tool,
+    Message, Outcome, QueueMode, Response, Run, RunFuture, ScriptedModel, StreamFn, ToolContext, ToolResult, json_tool,
 };
 
 use super::drive::{Task, drive};
@@ -210,6 +210,11 @@ impl<M: AgentMessage> Rig<M> {
         self.log.clear();
     }
 
+    /// Has another stream function answer, one that is given the agent.
+    pub(crate) fn set_stream_fn<S: StreamFn>(&self, make: impl FnOnce(Hand<M>) -> S) {
+        self.agent.set_stream_fn(make(self.hand.clone()));
+    }
+
     /// The transcript, by names.
     pub(crate) fn transcript(&self) -> String {
         names(self.agent.transcript().iter())
@@ -407,4 +412,13 @@ pub(crate) const MODES: [QueueMode; 2] = [QueueMode::OneAtATime, QueueMode::All]
 /// Messages from their JSON.
 pub(crate) fn messages(json: Value) -> Vec<Message> {
     serde_json::from_value(json).expect("messages")
+}
+
+/// Takes a note when it is dropped.
+pub(crate) struct OnDrop(pub(crate) Notes, pub(crate) &'static str);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.add(self.1);
+    }
 }

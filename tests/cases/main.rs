@@ -9,8 +9,8 @@
     reason = "a failed assumption in a test is the test's failure"
 )]
 
-//abort
-//abort_everywhere
+mod abort;
+mod abort_everywhere;
 //agent
 //context
 mod drive;
@@ -22,5 +22,5 @@ mod queue;
 //reducer
 mod rules;
 //stream
-//tools
-//tools_more
+mod tools;
+mod tools_more;

@@ -5,7 +5,7 @@ use syn::{Attribute, ExprAsync, ItemExternCrate, ItemFn, ItemImpl, ItemMod, Item
 
 /// One import.
 #[derive(Debug)]
-pub enum Import {
+pub(crate) enum Import {
     /// Of this crate, by its path from the root.
     Inside(Vec<String>),
     /// Of another crate.
@@ -18,7 +18,7 @@ pub enum Import {
 ///
 /// # Panics
 /// If the text is not Rust.
-pub fn imports(path: &[String], source: &str) -> Vec<Import> {
+pub(crate) fn imports(path: &[String], source: &str) -> Vec<Import> {
     let mut reader = Reader {
         module: path.to_vec(),
         found: Vec::new(),
