@@ -285,19 +285,38 @@ fn an_abort_in_a_sequential_batch_starts_no_further_tool() {
 }
 
 #[test]
-fn an_abort_takes_the_results_that_come_at_once_and_gives_up_the_rest() {
-    // C010, C035: `a` ends by itself, `b` when it is told to, `c` never.
+fn an_abort_keeps_the_result_of_a_call_that_has_ended() {
+    // C010, C035: `b` never ends.
     check(Contract {
-        name: "abort-with-stuck-tool",
+        name: "abort-beside-stuck-tool",
         scenario: json!({
-            "setup": { "tools": [{ "name": "t", "calls": {
-                "b": { "untilAbort": true }, "c": { "after": "never" } } }] },
-            "responses": [calls(&["a", "b", "c"], &tool_use())],
+            "setup": { "tools": [{ "name": "t", "calls": { "b": { "after": "never" } } }] },
+            "responses": [calls(&["a", "b"], &tool_use())],
             "triggers": [at("tool_execution_end", 1, &abort())],
             "steps": [{ "prompt": "go" }],
         }),
-        events: "as ts ms(u:go) me(u:go) ms(a) me(a/toolUse) xs(a) xs(b) xs(c) xe(a) xe(b) xe(c!) \
-                 ms(r:a) me(r:a) ms(r:b) me(r:b) ms(r:c) me(r:c) te ts ms(a) me(a/aborted) te ae",
+        events: "as ts ms(u:go) me(u:go) ms(a) me(a/toolUse) xs(a) xs(b) xe(a) xe(b!) \
+                 ms(r:a) me(r:a) ms(r:b) me(r:b) te ts ms(a) me(a/aborted) te ae",
+        requests: 1,
+    });
+}
+
+#[test]
+fn an_abort_takes_the_result_that_a_tool_gives_at_once() {
+    // Both have begun when the second reports; the first ends when it is told to, the second never.
+    check(Contract {
+        name: "abort-with-cooperative-tool",
+        scenario: json!({
+            "setup": { "tools": [{ "name": "t", "calls": {
+                "a": { "untilAbort": true },
+                "b": { "updates": ["begun"], "after": "never" },
+            } }] },
+            "responses": [calls(&["a", "b"], &tool_use())],
+            "triggers": [at("tool_execution_update", 1, &abort())],
+            "steps": [{ "prompt": "go" }],
+        }),
+        events: "as ts ms(u:go) me(u:go) ms(a) me(a/toolUse) xs(a) xs(b) xu(b) xe(a) xe(b!) \
+                 ms(r:a) me(r:a) ms(r:b) me(r:b) te ts ms(a) me(a/aborted) te ae",
         requests: 1,
     });
 }

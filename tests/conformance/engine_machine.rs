@@ -194,7 +194,11 @@ impl Run<'_, '_, '_> {
                 },
             }
         }
-        AnswerEnd::cut()
+        if self.is_aborted() {
+            AnswerEnd::aborted()
+        } else {
+            AnswerEnd::cut()
+        }
     }
 
     fn take(&mut self, state: &mut Streaming<Msg>, event: AssistantEvent) -> ControlFlow<AnswerEnd> {
