@@ -18,7 +18,7 @@
 #![cfg_attr(not(feature = "schemars"), doc = "```ignore")]
 //! use futures_util::StreamExt;
 //! use serde_json::json;
-//! use turnstate::{Agent, AgentEvent, AssistantEvent, BoxError, ScriptedModel, ToolContext, tool};
+//! use turnstate::{Agent, AgentEvent, AssistantEvent, BoxError, ScriptedModel, ToolContext, schemars, tool};
 //!
 //! /// Two numbers.
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
