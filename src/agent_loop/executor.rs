@@ -99,12 +99,15 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// Moves on what is under way, into `state`. Pending when nothing is to be told yet; the wake-up then comes from
     /// a tool, a hook, or a report of progress.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
-        if let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
+        let mut any = false;
+        // All that are ready, so that each call has begun before the end of another is told.
+        while let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
             self.report(state);
             state.complete(call, result, clock());
-            return Poll::Ready(());
+            any = true;
         }
-        self.poll_reports(cx, state)
+        let reported = self.poll_reports(cx, state);
+        if any { Poll::Ready(()) } else { reported }
     }
 
     /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
