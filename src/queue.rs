@@ -37,7 +37,7 @@ pub struct RunId(u64);
 /// Who will see a queued message, decided in the moment it was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// The active run still looks at the queue, unless it fails, is stopped or aborted.
+    /// The active run still looks at the queue, unless it fails, is stopped or aborted, or comes to its limit.
     ThisRun,
     /// The message waits for the next run: none is active, or its last look is over.
     NextRun,
@@ -160,10 +160,10 @@ impl<M> Queues<M> {
         let mut inner = self.lock();
         let id = QueueId(inner.next);
         inner.next += 1;
-        let delivery = if !inner.active.is_empty() {
-            Delivery::ThisRun
-        } else {
+        let delivery = if inner.active.is_empty() {
             Delivery::NextRun
+        } else {
+            Delivery::ThisRun
         };
         inner.queue(kind).entries.push_back(Entry {
             id,
@@ -185,15 +185,13 @@ impl<M> Queues<M> {
         None
     }
 
-    /// Drops what is queued, but for what a run has leased.
-    pub fn clear(&self, kind: QueueKind) {
+    /// Takes back all that is queued, but for what a run has leased.
+    pub fn clear(&self, kind: QueueKind) -> Vec<Arc<M>> {
         let mut inner = self.lock();
         let entries = &mut inner.queue(kind).entries;
-        let (leased, cleared) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
+        let (leased, cleared): (_, VecDeque<_>) = std::mem::take(entries).into_iter().partition(|entry| entry.leased);
         *entries = leased;
-        // A message's own code, its drop, must not run under the lock.
-        drop(inner);
-        drop::<VecDeque<Entry<M>>>(cleared);
+        cleared.into_iter().map(|entry| entry.message).collect()
     }
 
     /// Whether anything is queued or leased in either queue.

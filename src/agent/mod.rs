@@ -194,8 +194,14 @@ impl<M: AgentMessage> Agent<M> {
     /// # Errors
     /// [`StartError::Busy`] while a run is active.
     pub fn reset(&self) -> Result<(), StartError> {
-        self.set_transcript(Transcript::new())?;
-        self.clear_queues();
+        let Shared { state, queues, .. } = &*self.shared;
+        let kinds = [QueueKind::Steering, QueueKind::FollowUp];
+        let before = self.shared.while_idle(|| {
+            let cleared = kinds.map(|kind| queues.clear(kind));
+            (std::mem::take(&mut *lock(state)), cleared)
+        })?;
+        // What goes may be the last copy of something foreign: dropped without a lock.
+        drop(before);
         Ok(())
     }
 
@@ -236,15 +242,14 @@ impl<M: AgentMessage> Agent<M> {
         self.shared.queues.recall(id)
     }
 
-    /// Drops what is queued, but for what a run has taken.
-    pub fn clear_queue(&self, kind: QueueKind) {
-        self.shared.queues.clear(kind);
+    /// Takes back all that is queued, but for what a run has taken.
+    pub fn clear_queue(&self, kind: QueueKind) -> Vec<Arc<M>> {
+        self.shared.queues.clear(kind)
     }
 
-    /// Drops what is queued in both queues, but for what a run has taken.
+    /// Drops all that is queued, but for what a run has taken.
     pub fn clear_queues(&self) {
-        self.clear_queue(QueueKind::Steering);
-        self.clear_queue(QueueKind::FollowUp);
+        drop([QueueKind::Steering, QueueKind::FollowUp].map(|kind| self.clear_queue(kind)));
     }
 
     /// Whether anything is queued, or taken by a run but not yet in the transcript.
@@ -355,7 +360,7 @@ impl<M: AgentMessage> Agent<M> {
     /// Sets the model.
     pub fn set_model(&self, model: impl Into<Model>) {
         let model = Arc::new(model.into());
-        self.shared.change_settings(|settings| settings.model = model);
+        self.shared.set(|settings| &mut settings.model, model);
     }
 
     /// How much the model shall think.
@@ -365,7 +370,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// Sets how much the model shall think.
     pub fn set_thinking_level(&self, level: ThinkingLevel) {
-        self.shared.change_settings(|settings| settings.thinking_level = level);
+        self.shared.set(|settings| &mut settings.thinking_level, level);
     }
 
     /// The system prompt.
@@ -376,7 +381,7 @@ impl<M: AgentMessage> Agent<M> {
     /// Sets the system prompt.
     pub fn set_system_prompt(&self, prompt: impl Into<Arc<str>>) {
         let prompt = prompt.into();
-        self.shared.change_settings(|settings| settings.system_prompt = prompt);
+        self.shared.set(|settings| &mut settings.system_prompt, prompt);
     }
 
     /// The tools.
@@ -387,7 +392,7 @@ impl<M: AgentMessage> Agent<M> {
     /// Sets the tools.
     pub fn set_tools(&self, tools: impl Into<ToolSet>) {
         let tools = tools.into();
-        self.shared.change_settings(|settings| settings.tools = tools);
+        self.shared.set(|settings| &mut settings.tools, tools);
     }
 
     /// How the calls of a message are run.
@@ -397,7 +402,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// Sets how the calls of a message are run.
     pub fn set_execution_mode(&self, mode: ExecutionMode) {
-        self.shared.change_settings(|settings| settings.execution_mode = mode);
+        self.shared.set(|settings| &mut settings.execution_mode, mode);
     }
 
     /// What every request says beside the context.
@@ -408,19 +413,19 @@ impl<M: AgentMessage> Agent<M> {
     /// Sets what every request says beside the context.
     pub fn set_options(&self, options: StreamOptions) {
         let options = Arc::new(options);
-        self.shared.change_settings(|settings| settings.options = options);
+        self.shared.set(|settings| &mut settings.options, options);
     }
 
     /// Sets how models are called.
     pub fn set_stream_fn(&self, stream_fn: impl StreamFn) {
         let stream_fn = stream_fn.boxed();
-        self.shared.change_settings(|settings| settings.stream_fn = stream_fn);
+        self.shared.set(|settings| &mut settings.stream_fn, stream_fn);
     }
 
     /// Sets the hooks, in place of all that were set before.
     pub fn set_hooks(&self, hooks: impl Hooks<M>) {
         let hooks = BoxedHooks::new(hooks);
-        self.shared.change_settings(|settings| settings.hooks = hooks);
+        self.shared.set(|settings| &mut settings.hooks, hooks);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A run of an agent.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -33,7 +34,6 @@ pub(super) type Inner<M> = AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'
 /// instead of drained, or after some events, it runs to its end.
 ///
 /// ```
-/// use futures_util::StreamExt;
 /// use turnstate::{Agent, ScriptedModel};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -99,6 +99,14 @@ impl<M: AgentMessage> Run<M> {
     /// The assistant message that streams, from its `MessageStart` to before its `MessageEnd`.
     pub fn partial(&self) -> Option<&AssistantMessage> {
         self.inner.partial()
+    }
+
+    /// The next event, or `None` behind the last: what `StreamExt::next` gives, without its import.
+    ///
+    /// # Cancel safety
+    /// No event is lost if the future is dropped.
+    pub fn next(&mut self) -> impl Future<Output = Option<AgentEvent<M>>> + Send + '_ {
+        poll_fn(move |cx| Pin::new(&mut *self).poll_next(cx))
     }
 
     /// Reduces an event and calls listeners from `next` on, until one has to be awaited.

@@ -75,11 +75,9 @@ impl<M: AgentMessage> Shared<M> {
         lock(&self.settings).clone()
     }
 
-    pub(super) fn change_settings(&self, change: impl FnOnce(&mut Settings<M>)) {
-        let mut settings = self.settings();
-        change(&mut settings);
-        let before = std::mem::replace(&mut *lock(&self.settings), settings);
-        // What is replaced may be the last copy of something foreign.
+    /// Puts another value into a field. The old one is dropped without the lock: it may be foreign.
+    pub(super) fn set<T>(&self, field: impl FnOnce(&mut Settings<M>) -> &mut T, value: T) {
+        let before = std::mem::replace(field(&mut lock(&self.settings)), value);
         drop(before);
     }
 
@@ -97,10 +95,10 @@ impl<M: AgentMessage> Shared<M> {
             return Err(StartError::Busy);
         }
         let run = Arc::new(Active::new());
-        let (begun, id) = begin(&run)?;
+        let (handle, id) = begin(&run)?;
         *lock(&run.queue_run) = Some(id);
         *active = Some(run);
-        Ok(begun)
+        Ok(handle)
     }
 
     /// Does something that no run must see.

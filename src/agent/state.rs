@@ -78,8 +78,7 @@ impl<M: AgentMessage> AgentState<M> {
                 self.pending.remove(index);
             }
             AgentEvent::TurnEnd { message, .. } => {
-                let answer = message.as_message().and_then(Message::as_assistant);
-                if let Some(error) = answer.and_then(|answer| answer.error_message.as_ref()) {
+                if let Some(error) = failure(message).and_then(|answer| answer.error_message.as_ref()) {
                     self.error = Some(error.clone());
                 }
             }
@@ -127,6 +126,12 @@ impl<M: AgentMessage> AgentState<M> {
     pub(super) fn keep(&mut self, len: usize) {
         self.transcript = self.transcript.prefix(len);
     }
+}
+
+/// The message as an answer that failed or was aborted, if it is one.
+fn failure<M: AgentMessage>(message: &Arc<M>) -> Option<&AssistantMessage> {
+    let answer = message.as_message().and_then(Message::as_assistant)?;
+    answer.stop_reason.is_failure().then_some(answer)
 }
 
 impl<M: AgentMessage> Default for AgentState<M> {

@@ -56,6 +56,10 @@ impl<M, T> fmt::Debug for NextStep<M, T> {
 }
 
 /// Where the loop stands between effects.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one; a box per phase would cost more than its moves"
+)]
 pub(super) enum Step<M, T> {
     AwaitingSteering(AwaitingSteering<M>),
     Requesting(Requesting<M>),
@@ -156,7 +160,7 @@ where
         Effect::Preflight(mut state, call, tools) => {
             match preflight(&state, &call, &tools, &env).await {
                 Ok(arguments) => state.allow(call, arguments),
-                Err(result) => state.reject(call, result, (env.clock)()),
+                Err(result) => state.reject(call, *result, (env.clock)()),
             }
             Step::ExecutingTools(state)
         }
@@ -243,27 +247,34 @@ where
     Ok((request, plan))
 }
 
+/// The result of a call that is not run.
+type Rejection = Box<ToolResult>;
+
+fn reject(text: impl Into<String>) -> Rejection {
+    Box::new(ToolResult::error(text))
+}
+
 /// Checks a call (§4.4): find the tool, prepare and validate the arguments, ask the hook. An error is its result.
 async fn preflight<M, H, S>(
     state: &ExecutingTools<M>,
     preflight: &PreflightCall,
     tools: &ToolSet,
     env: &Env<H, S>,
-) -> Result<ValidatedArguments, ToolResult>
+) -> Result<ValidatedArguments, Rejection>
 where
     M: AgentMessage,
     H: Hooks<M>,
 {
     let call = preflight.call();
     let Some(tool) = tools.find(&call.name) else {
-        return Err(ToolResult::error(format!("Tool {} not found", call.name)));
+        return Err(reject(format!("Tool {} not found", call.name)));
     };
     if let Some(error) = &call.arguments_error {
-        return Err(ToolResult::error(format!("Tool call was not executed: {error}")));
+        return Err(reject(format!("Tool call was not executed: {error}")));
     }
     let prepared = catch(|| tool.tool().prepare_arguments(call.arguments.clone()))
-        .map_err(|panic| ToolResult::error(format!("Tool {} {panic}", call.name)))?
-        .map_err(|error| ToolResult::error(error.to_string()))?;
+        .map_err(|panic| reject(format!("Tool {} {panic}", call.name)))?
+        .map_err(|error| reject(error.to_string()))?;
     let arguments = validate(tool, call, prepared)?;
     let context = CallContext {
         index: preflight.index(),
@@ -277,16 +288,16 @@ where
     match ask(&env.cancel, || env.hooks.before_tool_call(context)).await {
         Ok(Decision::Allow) => Ok(arguments),
         Ok(Decision::Replace(replaced)) => validate(tool, call, replaced),
-        Ok(Decision::Block { reason, terminate }) => Err(ToolResult {
+        Ok(Decision::Block { reason, terminate }) => Err(Box::new(ToolResult {
             terminate,
             ..ToolResult::error(reason.unwrap_or_else(|| BLOCKED.to_owned()))
-        }),
-        Err(Stopped::Aborted) => Err(ToolResult::error(ABORTED_CALL)),
-        Err(Stopped::Failed(error)) => Err(ToolResult::error(error)),
+        })),
+        Err(Stopped::Aborted) => Err(reject(ABORTED_CALL)),
+        Err(Stopped::Failed(error)) => Err(reject(error)),
     }
 }
 
-fn validate(tool: &RegisteredTool, call: &ToolCall, arguments: Value) -> Result<ValidatedArguments, ToolResult> {
+fn validate(tool: &RegisteredTool, call: &ToolCall, arguments: Value) -> Result<ValidatedArguments, Rejection> {
     let checked = tool.schema().check(&call.name, &call.arguments, arguments);
-    checked.map_err(|error| ToolResult::error(error.to_string()))
+    checked.map_err(|error| reject(error.to_string()))
 }

@@ -50,11 +50,6 @@ impl<M, H, S> Executor<M, H, S> {
             updates: Updates::new(),
         }
     }
-
-    /// Whether no call runs.
-    pub(super) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
-    }
 }
 
 impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
@@ -104,12 +99,37 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// Moves on what is under way, into `state`. Pending when nothing is to be told yet; the wake-up then comes from
     /// a tool, a hook, or a report of progress.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
-        let ended = self.tasks.poll_next_unpin(cx);
-        if let Poll::Ready(Some(Some((call, result)))) = ended {
+        if let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
             self.report(state);
             state.complete(call, result, clock());
             return Poll::Ready(());
         }
+        self.poll_reports(cx, state)
+    }
+
+    /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
+    /// give their own result.
+    pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
+        // By hand, as the set polls only what was woken; from here on it is never polled itself again.
+        let tasks = self.tasks.iter_mut();
+        let ended: Vec<_> = tasks
+            .filter_map(|task| match Pin::new(task).poll(cx) {
+                Poll::Ready(end) => end,
+                Poll::Pending => None,
+            })
+            .collect();
+        let reported = self.poll_reports(cx, state);
+        if ended.is_empty() {
+            return reported;
+        }
+        for (call, result) in ended {
+            state.complete(call, result, clock());
+        }
+        Poll::Ready(())
+    }
+
+    /// Takes in what was reported.
+    fn poll_reports(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>) -> Poll<()> {
         // A report that comes after the look wakes the task; one that came before is seen by the look.
         self.updates.register(cx.waker());
         if self.report(state) {
@@ -119,29 +139,10 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
         }
     }
 
-    /// Polls each call once more, woken or not, now that the run is aborted: those that stop by themselves give their
-    /// own result.
-    pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) {
-        let mut ended = Vec::new();
-        for mut task in std::mem::take(&mut self.tasks) {
-            match Pin::new(&mut task).poll(cx) {
-                Poll::Ready(end) => ended.extend(end),
-                // Added anew it is polled anew, should there be a grace: this poll told it a waker that leads past
-                // the set.
-                Poll::Pending => self.tasks.push(task),
-            }
-        }
-        self.report(state);
-        for (call, result) in ended {
-            state.complete(call, result, clock());
-        }
-    }
-
     /// Drops whatever still runs, and refuses what it may still report.
     pub(super) fn clear(&mut self) {
-        // The drop of a foreign future is foreign code, too.
-        for task in std::mem::take(&mut self.tasks) {
-            let _ = catch(|| drop(task));
+        for mut task in std::mem::take(&mut self.tasks) {
+            task.enter(Stage::Done);
         }
         self.updates = Updates::new();
     }
@@ -161,8 +162,8 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let task = self.get_mut();
         let aborted = task.env.cancel.is_cancelled();
-        let result = match &mut task.stage {
-            _ if task.call.is_none() => return Poll::Ready(None),
+        let polled = match &mut task.stage {
+            Stage::Done => return Poll::Ready(None),
             // Nothing begins after an abort (I6).
             Stage::Tool(_) if aborted && !task.begun => Poll::Ready(ToolResult::error(ABORTED_CALL)),
             Stage::Tool(tool) => {
@@ -179,10 +180,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
             }
             // The hook might have redacted the result.
             Stage::Hook(..) if aborted => Poll::Ready(ToolResult::error(ABORTED_CALL)),
-            Stage::Hook(..) | Stage::Done => task.poll_hook(cx),
+            Stage::Hook(..) => task.poll_hook(cx),
         };
-        let result = match result {
+        let result = match polled {
             Poll::Ready(result) => result,
+            // Once the run is aborted, a hook is polled once and no more.
             Poll::Pending if task.env.cancel.is_cancelled() => ToolResult::error(ABORTED_CALL),
             Poll::Pending => return Poll::Pending,
         };
@@ -199,17 +201,9 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
             result: Arc::clone(&result),
         };
         let env = Arc::clone(&self.env);
-        self.enter(Stage::Hook(
-            result,
-            Box::pin(async move { env.hooks.after_tool_call(outcome).await }),
-        ));
+        let hook = async move { env.hooks.after_tool_call(outcome).await };
+        self.enter(Stage::Hook(result, Box::pin(hook)));
         self.poll_hook(cx)
-    }
-
-    fn enter(&mut self, stage: Stage) {
-        let left = std::mem::replace(&mut self.stage, stage);
-        // The drop of a foreign future is foreign code, too.
-        let _ = catch(|| drop(left));
     }
 
     fn poll_hook(&mut self, cx: &mut Context<'_>) -> Poll<ToolResult> {
@@ -219,13 +213,18 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
         // Woken by the hook's own future.
         Poll::Ready(match catch(|| hook.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return Poll::Pending,
-            Ok(Poll::Ready(Ok(patch))) => {
-                let result = std::mem::take(result);
-                patch.apply(Arc::unwrap_or_clone(result))
-            }
+            Ok(Poll::Ready(Ok(patch))) => patch.apply(Arc::unwrap_or_clone(std::mem::take(result))),
             Ok(Poll::Ready(Err(error))) => ToolResult::error(error.to_string()),
             Err(panic) => ToolResult::error(format!("after_tool_call {panic}")),
         })
+    }
+}
+
+impl<M, H, S> Task<M, H, S> {
+    /// Goes to another stage. The future of the last one is dropped, which is foreign code, too.
+    fn enter(&mut self, stage: Stage) {
+        let left = std::mem::replace(&mut self.stage, stage);
+        let _ = catch(|| drop(left));
     }
 }
 

@@ -39,14 +39,13 @@ where
     if cancel.is_cancelled() {
         return Err(Stopped::Aborted);
     }
-    let mut hook = pin!(Some(catch(hook).map_err(Stopped::Failed)?));
+    let mut asked = pin!(Some(catch(hook).map_err(Stopped::Failed)?));
     let mut cancelled = pin!(cancel.cancelled());
     let answer = poll_fn(|cx| {
-        if cancel.is_cancelled() {
+        let Some(hook) = asked.as_mut().as_pin_mut().filter(|_| !cancel.is_cancelled()) else {
             return Poll::Ready(Err(Stopped::Aborted));
-        }
-        let polled = catch(|| hook.as_mut().as_pin_mut().map_or(Poll::Pending, |hook| hook.poll(cx)));
-        match polled {
+        };
+        match catch(|| hook.poll(cx)) {
             // Woken by the hook's own future, or by the token.
             Ok(Poll::Pending) => cancelled.as_mut().poll(cx).map(|()| Err(Stopped::Aborted)),
             _ if cancel.is_cancelled() => Poll::Ready(Err(Stopped::Aborted)),
@@ -57,6 +56,6 @@ where
     })
     .await;
     // The drop of a foreign future is foreign code, too.
-    let _ = catch(|| hook.set(None));
+    let _ = catch(|| asked.set(None));
     answer
 }

@@ -58,10 +58,6 @@ pub struct AgentLoop<M: AgentMessage, H, S: StreamFn, F> {
 
 /// The loop's present work.
 #[pin_project(project = WorkProj, project_replace = WorkOwned)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one; a box per phase would cost more than its moves"
-)]
 enum Work<M: AgentMessage, T, F> {
     /// A phase has something to tell, or to decide. None: the run is over.
     Step(Option<Step<M, T>>),
@@ -120,6 +116,7 @@ struct Control<M: AgentMessage, H, S, F> {
 /// # Ok::<(), turnstate::StartError>(())
 /// # }).unwrap();
 /// ```
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     messages: Vec<Arc<M>>,
     config: LoopConfig<M>,
@@ -133,6 +130,7 @@ pub fn agent_loop<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
 ///
 /// # Errors
 /// [`StartError`] if the transcript is empty or ends with an assistant message.
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop_continue<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     config: LoopConfig<M>,
     stream_fn: S,
@@ -145,6 +143,7 @@ pub fn agent_loop_continue<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
 ///
 /// # Errors
 /// [`StartError`] if there is nothing to begin with.
+#[expect(clippy::type_complexity, reason = "the effect's type has no name")]
 pub fn agent_loop_from<M: AgentMessage, S: StreamFn, H: Hooks<M>>(
     start: Start<M>,
     config: LoopConfig<M>,

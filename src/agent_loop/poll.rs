@@ -335,23 +335,25 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         if !state.is_aborted() {
             state.abort(self.now());
             if !self.closing {
-                executor.poll_all(cx, state, self.env.clock);
                 *grace = self.grace.as_ref().and_then(|grace| catch(|| grace()).ok());
+                let _ = executor.poll_all(cx, state, self.env.clock);
             }
             return Round::Again;
         }
+        let over = matches!(state.poll_action(), ToolAction::Finish) || self.closing;
         if let Some(patience) = grace
-            && !self.closing
-            && !executor.is_empty()
+            && !over
             && let Ok(Poll::Pending) = catch(|| patience.as_mut().poll(cx))
         {
-            return match executor.poll(cx, state, self.env.clock) {
+            return match executor.poll_all(cx, state, self.env.clock) {
                 Poll::Ready(()) => Round::Again,
                 // Woken by what the executor says, or by the grace future.
                 Poll::Pending => Round::Wait,
             };
         }
         executor.clear();
+        let spent = grace.take();
+        let _ = catch(|| drop(spent));
         Round::Leave(ToolsExit::Done)
     }
 

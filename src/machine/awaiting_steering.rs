@@ -53,7 +53,9 @@ impl<M: AgentMessage> AwaitingSteering<M> {
     /// Begins a run with the messages of a prompt.
     pub fn prompt(transcript: Transcript<M>, messages: Vec<Arc<M>>, limits: Limits) -> Self {
         let mut run = Self::resume(transcript, limits);
-        messages.iter().for_each(|message| run.core.tell_message(message));
+        for message in messages {
+            run.core.tell_message(message);
+        }
         run
     }
 

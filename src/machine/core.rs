@@ -96,11 +96,9 @@ impl<M: AgentMessage> Core<M> {
     }
 
     /// Queues a message that is complete.
-    pub(super) fn tell_message(&mut self, message: &Arc<M>) {
-        self.tell(AgentEvent::message_start(message));
-        self.tell(AgentEvent::MessageEnd {
-            message: Arc::clone(message),
-        });
+    pub(super) fn tell_message(&mut self, message: Arc<M>) {
+        self.tell(AgentEvent::message_start(&message));
+        self.tell(AgentEvent::MessageEnd { message });
     }
 
     /// Queues messages that came from a queue.
@@ -128,12 +126,10 @@ impl<M: AgentMessage> Core<M> {
         self.max_turns.is_some_and(|max| self.turns >= max.get())
     }
 
-    /// Ends the run where it stands.
+    /// Ends the run where it stands. What is to be told before the end counts only when it is told.
     pub(super) fn end(mut self, end: RunEnd) -> Ended<M> {
-        self.settle();
-        self.tell(AgentEvent::AgentEnd {
-            messages: self.added.clone(),
-        });
+        let messages = self.all_added();
+        self.tell(AgentEvent::AgentEnd { messages });
         Ended { core: self, end }
     }
 
@@ -150,12 +146,11 @@ impl<M: AgentMessage> Core<M> {
     /// gets one that says so; so does a tool result, which would make the next model go on with what was cancelled.
     pub(super) fn abort(mut self, model: &Model, now: u64) -> Ended<M> {
         self.revoke();
-        self.settle();
         let answered = matches!(
-            self.added.last().and_then(|last| last.as_message()),
+            self.all_added().last().and_then(|last| last.as_message()),
             Some(Message::ToolResult(_))
         );
-        if !self.turn_open && !answered {
+        if !self.leaves_turn_open() && !answered {
             return self.end(RunEnd::Aborted);
         }
         let error = super::ABORTED_REQUEST.to_owned();
@@ -166,17 +161,41 @@ impl<M: AgentMessage> Core<M> {
     }
 
     fn close(mut self, message: AssistantMessage, end: RunEnd) -> Ended<M> {
-        self.settle();
-        if !self.turn_open {
+        if !self.leaves_turn_open() {
             self.tell(AgentEvent::TurnStart);
         }
         let message = Arc::new(M::from(message.into()));
-        self.tell_message(&message);
+        self.tell_message(Arc::clone(&message));
         self.tell(AgentEvent::TurnEnd {
             message,
             tool_results: Vec::new(),
         });
         self.end(end)
+    }
+
+    /// What does not count before it is told.
+    fn uncounted(&self) -> impl DoubleEndedIterator<Item = &AgentEvent<M>> {
+        self.outbox.iter().skip(self.settled).map(|untold| &untold.event)
+    }
+
+    /// What the run will have added when all is told.
+    fn all_added(&self) -> Messages<M> {
+        let mut messages = self.added.clone();
+        messages.extend(self.uncounted().filter_map(|event| match event {
+            AgentEvent::MessageEnd { message } => Some(Arc::clone(message)),
+            _ => None,
+        }));
+        messages
+    }
+
+    /// Whether a turn will be open when all is told.
+    fn leaves_turn_open(&self) -> bool {
+        let last = self.uncounted().rev().find_map(|event| match event {
+            AgentEvent::TurnStart => Some(true),
+            AgentEvent::TurnEnd { .. } => Some(false),
+            _ => None,
+        });
+        last.unwrap_or(self.turn_open)
     }
 
     /// Forgets what is revocable, but for the end of a message whose start was told.

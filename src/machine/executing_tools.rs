@@ -90,13 +90,12 @@ impl<M: AgentMessage> ExecutingTools<M> {
         let mut before = core.transcript.clone();
         before.push(Arc::clone(&message));
         let answer = message.as_message().and_then(Message::as_assistant);
-        let calls = answer
-            .into_iter()
-            .flat_map(AssistantMessage::tool_calls)
-            .map(|call| Slot {
-                call: Arc::clone(call),
-                progress: Progress::Waiting,
-            });
+        let truncated = answer.is_some_and(|answer| answer.stop_reason == StopReason::Length);
+        let calls = answer.into_iter().flat_map(AssistantMessage::tool_calls);
+        let calls = calls.map(|call| Slot {
+            call: Arc::clone(call),
+            progress: Progress::Waiting,
+        });
         let mut batch = Self {
             calls: calls.collect(),
             core,
@@ -108,9 +107,9 @@ impl<M: AgentMessage> ExecutingTools<M> {
             running: 0,
             answered: 0,
             aborted: false,
-            message: Arc::clone(&message),
+            message,
         };
-        if answer.is_some_and(|answer| answer.stop_reason == StopReason::Length) {
+        if truncated {
             // Answered one by one, as a sequential batch is.
             batch.mode = ExecutionMode::Sequential;
             for index in 0..batch.calls.len() {
@@ -204,23 +203,17 @@ impl<M: AgentMessage> ExecutingTools<M> {
     }
 
     /// The call may run with these arguments.
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn allow(&mut self, call: PreflightCall, arguments: ValidatedArguments) {
-        if let Some(slot) = self.calls.get_mut(call.index)
-            && matches!(slot.progress, Progress::Checking)
-        {
-            slot.progress = Progress::Allowed(arguments);
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Checking)) {
+            self.calls[call.index].progress = Progress::Allowed(arguments);
         }
     }
 
     /// The call is not run: `result`, an error, is its answer, given at `now` (milliseconds since the Unix epoch).
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn reject(&mut self, call: PreflightCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Checking,
-                ..
-            })
-        ) {
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Checking)) {
             self.answer(call.index, result, now);
         }
     }
@@ -245,24 +238,23 @@ impl<M: AgentMessage> ExecutingTools<M> {
     }
 
     /// A running call gave its result, at `now` (milliseconds since the Unix epoch).
+    #[expect(clippy::needless_pass_by_value, reason = "a witness is spent")]
     pub fn complete(&mut self, call: RunningCall, result: ToolResult, now: u64) {
-        if matches!(
-            self.calls.get(call.index),
-            Some(Slot {
-                progress: Progress::Running,
-                ..
-            })
-        ) {
+        if matches!(self.progress(call.index, &call.call), Some(Progress::Running)) {
             self.running -= 1;
             self.answer(call.index, result, now);
+            if self.aborted {
+                self.answer_idle(now);
+            }
         }
     }
 
-    /// The run is aborted: no further call is handed out (I6), and those that do not run are answered. Running ones
-    /// may still be [completed](Self::complete); [`finish`](Self::finish) answers the rest.
+    /// The run is aborted: no further call is handed out (I6), and those that do not run are answered; in sequence,
+    /// behind the one that runs. Running ones may still be [completed](Self::complete); [`finish`](Self::finish)
+    /// answers the rest.
     pub fn abort(&mut self, now: u64) {
         self.aborted = true;
-        self.answer_open(now, |progress| !matches!(progress, Progress::Running));
+        self.answer_idle(now);
     }
 
     /// Whether the run was aborted.
@@ -272,8 +264,7 @@ impl<M: AgentMessage> ExecutingTools<M> {
 
     /// Ends the batch. Calls without an answer are answered as aborted.
     pub fn finish(mut self, now: u64) -> TurnEnd<M> {
-        self.answer_open(now, |_| true);
-        self.core.settle();
+        (0..self.calls.len()).for_each(|index| self.answer_aborted(index, now));
         let results = self.calls.iter().filter_map(|slot| match &slot.progress {
             Progress::Answered { message, terminate } => Some((Arc::clone(message), *terminate)),
             _ => None,
@@ -283,17 +274,31 @@ impl<M: AgentMessage> ExecutingTools<M> {
         TurnEnd::new(self.core, self.message, results, terminated)
     }
 
-    fn answer_open(&mut self, now: u64, open: impl Fn(&Progress<M>) -> bool) {
+    /// How far the call of a witness got; `None` if it is of another batch.
+    fn progress(&self, index: usize, call: &Arc<ToolCall>) -> Option<&Progress<M>> {
+        let slot = self.calls.get(index).filter(|slot| Arc::ptr_eq(&slot.call, call))?;
+        Some(&slot.progress)
+    }
+
+    /// Answers what does not run as aborted. In sequence, results must not overtake the call that runs (I3).
+    fn answer_idle(&mut self, now: u64) {
         for index in 0..self.calls.len() {
-            let progress = &self.calls[index].progress;
-            if matches!(progress, Progress::Answered { .. }) || !open(progress) {
-                continue;
+            match (&self.calls[index].progress, self.mode) {
+                (Progress::Running, ExecutionMode::Sequential) => return,
+                (Progress::Running, ExecutionMode::Parallel) => {}
+                _ => self.answer_aborted(index, now),
             }
-            if matches!(progress, Progress::Waiting) {
-                self.announce(index);
-            }
-            self.answer(index, ToolResult::error(ABORTED_CALL), now);
         }
+    }
+
+    /// Answers a call as aborted, if it has no answer.
+    fn answer_aborted(&mut self, index: usize, now: u64) {
+        match self.calls[index].progress {
+            Progress::Answered { .. } => return,
+            Progress::Waiting => self.announce(index),
+            _ => {}
+        }
+        self.answer(index, ToolResult::error(ABORTED_CALL), now);
     }
 
     fn announce(&mut self, index: usize) {
@@ -317,11 +322,11 @@ impl<M: AgentMessage> ExecutingTools<M> {
         let result = Arc::new(result);
         self.core.tell(AgentEvent::ToolExecutionEnd { index, call, result });
         match self.mode {
-            ExecutionMode::Sequential => self.core.tell_message(&message),
+            ExecutionMode::Sequential => self.core.tell_message(message),
             ExecutionMode::Parallel if self.answered == self.calls.len() => {
                 for slot in &self.calls {
                     if let Progress::Answered { message, .. } = &slot.progress {
-                        self.core.tell_message(message);
+                        self.core.tell_message(Arc::clone(message));
                     }
                 }
             }

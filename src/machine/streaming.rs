@@ -92,25 +92,33 @@ impl<M: AgentMessage> Streaming<M> {
     /// Takes in the model's next event. Continues with the event this is for the run, or breaks with the answer's
     /// end, which belongs into [`finish`](Self::finish). An event that does not fit the message ends it as failed.
     ///
-    /// Blocks that come before the model's `start` are folded silently; a second `start` is ignored.
+    /// Blocks that come before the model's `start` are folded silently; a second `start` is ignored. While there are
+    /// events to [tell](Self::poll_event), new ones queue behind them (I1).
     pub fn handle(&mut self, event: AssistantEvent) -> ControlFlow<AnswerEnd, Option<AgentEvent<M>>> {
-        match event {
+        let event = match event {
             AssistantEvent::Done { reason, usage, message } => {
-                ControlFlow::Break(AnswerEnd(End::Done(reason, *usage, message)))
+                return ControlFlow::Break(AnswerEnd(End::Done(reason, *usage, message)));
             }
             AssistantEvent::Error {
                 reason,
                 error_message,
                 usage,
                 message,
-            } => ControlFlow::Break(AnswerEnd(End::Broken(reason, error_message, *usage, message))),
-            AssistantEvent::Start { .. } if self.started => ControlFlow::Continue(None),
+            } => return ControlFlow::Break(AnswerEnd(End::Broken(reason, error_message, *usage, message))),
+            AssistantEvent::Start { .. } if self.started => None,
             event => match self.partial.apply(&event) {
-                Err(error) => ControlFlow::Break(AnswerEnd::failed(error.to_string())),
-                Ok(()) if matches!(event, AssistantEvent::Start { .. }) => ControlFlow::Continue(Some(self.announce())),
-                Ok(()) => ControlFlow::Continue(self.started.then_some(AgentEvent::MessageUpdate { event })),
+                Err(error) => return ControlFlow::Break(AnswerEnd::failed(error.to_string())),
+                Ok(()) if matches!(event, AssistantEvent::Start { .. }) => Some(self.announce()),
+                Ok(()) => self.started.then_some(AgentEvent::MessageUpdate { event }),
             },
+        };
+        if let Some(event) = event {
+            if self.core.is_told() {
+                return ControlFlow::Continue(Some(event));
+            }
+            self.core.tell(event);
         }
+        ControlFlow::Continue(None)
     }
 
     fn announce(&mut self) -> AgentEvent<M> {
@@ -139,7 +147,7 @@ impl<M: AgentMessage> Streaming<M> {
                 message: Arc::clone(&message),
             });
         } else {
-            self.core.tell_message(&message);
+            self.core.tell_message(Arc::clone(&message));
         }
         let Some(Message::Assistant(answer)) = message.as_message() else {
             // A custom type that hides the engine's own messages has no calls to run.

@@ -1,6 +1,6 @@
 //! What a model streams.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::assistant::{AssistantMessage, StopReason, Usage};
@@ -65,6 +65,12 @@ pub struct ResponseHead {
     pub response_id: Option<String>,
 }
 
+/// A start without any of the fields of a head has none, so that it is [`AssistantEvent::start`].
+fn head_if_any<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<ResponseHead>>, D::Error> {
+    let head = ResponseHead::deserialize(deserializer)?;
+    Ok((head != ResponseHead::default()).then(|| Box::new(head)))
+}
+
 /// What the provider knows of a call at its end. What is present replaces what was folded.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -105,7 +111,7 @@ pub enum AssistantEvent {
     /// The response begins.
     Start {
         /// What it says of itself.
-        #[serde(flatten)]
+        #[serde(flatten, deserialize_with = "head_if_any")]
         head: Option<Box<ResponseHead>>,
     },
     /// A text block begins.

@@ -4,6 +4,7 @@
 //! arguments, results and events stay JSON: their shape is what the engines are tested for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ pub(crate) struct Fixture {
     pub(crate) about: String,
     /// The agent at the start.
     #[serde(default)]
-    pub(crate) setup: Setup,
+    pub(crate) setup: Arc<Setup>,
     /// What the model answers, per request.
     #[serde(default)]
     pub(crate) responses: Vec<Vec<ModelItem>>,
@@ -75,6 +76,15 @@ pub(crate) enum QueueMode {
     All,
 }
 
+impl From<QueueMode> for turnstate::QueueMode {
+    fn from(mode: QueueMode) -> Self {
+        match mode {
+            QueueMode::OneAtATime => Self::OneAtATime,
+            QueueMode::All => Self::All,
+        }
+    }
+}
+
 /// Whether calls of a batch overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +94,15 @@ pub(crate) enum ExecutionMode {
     Parallel,
     /// Each is answered before the next starts.
     Sequential,
+}
+
+impl From<ExecutionMode> for turnstate::machine::ExecutionMode {
+    fn from(mode: ExecutionMode) -> Self {
+        match mode {
+            ExecutionMode::Parallel => Self::Parallel,
+            ExecutionMode::Sequential => Self::Sequential,
+        }
+    }
 }
 
 /// A scripted tool.

@@ -208,22 +208,22 @@ impl TryFrom<RawTrigger> for Trigger {
 
 /// Counts the events of a scenario and tells which operations each of them triggers.
 #[derive(Debug)]
-pub(crate) struct TriggerLog<'a> {
-    triggers: &'a [Trigger],
+pub(crate) struct TriggerLog {
+    triggers: Vec<Trigger>,
     seen: HashMap<EventKind, usize>,
 }
 
-impl<'a> TriggerLog<'a> {
+impl TriggerLog {
     /// A log in which no event was seen yet.
-    pub(crate) fn new(triggers: &'a [Trigger]) -> Self {
+    pub(crate) fn new(triggers: &[Trigger]) -> Self {
         Self {
-            triggers,
+            triggers: triggers.to_vec(),
             seen: HashMap::new(),
         }
     }
 
     /// Counts one event; the operations are to be done before anything else happens.
-    pub(crate) fn observe(&mut self, kind: EventKind) -> impl Iterator<Item = &'a Op> + use<'a> {
+    pub(crate) fn observe(&mut self, kind: EventKind) -> Vec<Op> {
         let seen = self.seen.entry(kind).or_default();
         *seen += 1;
         let nth = *seen;
@@ -231,6 +231,8 @@ impl<'a> TriggerLog<'a> {
             .iter()
             .filter(move |trigger| trigger.on.event == kind && trigger.on.nth == nth)
             .flat_map(|trigger| &trigger.operations)
+            .cloned()
+            .collect()
     }
 }
 
@@ -290,10 +292,10 @@ mod tests {
         ]))
         .unwrap();
         let mut log = TriggerLog::new(&triggers);
-        assert_eq!(log.observe(EventKind::TurnStart).count(), 0);
-        assert_eq!(log.observe(EventKind::TurnEnd).count(), 2);
-        let second: Vec<_> = log.observe(EventKind::TurnEnd).collect();
+        assert_eq!(log.observe(EventKind::TurnStart).len(), 0);
+        assert_eq!(log.observe(EventKind::TurnEnd).len(), 2);
+        let second = log.observe(EventKind::TurnEnd);
         assert!(matches!(second[..], [Op::Abort]));
-        assert_eq!(log.observe(EventKind::TurnEnd).count(), 0);
+        assert_eq!(log.observe(EventKind::TurnEnd).len(), 0);
     }
 }

@@ -1,0 +1,36 @@
+//! The loop whose type says nothing of its model and hooks.
+
+use turnstate::{BoxedAgentLoop, ScriptedModel, Start};
+
+use crate::cast::scripted_model;
+use crate::check_engine;
+use crate::custom::Msg;
+use crate::drive::drive;
+use crate::engine_static_loop::loop_config;
+use crate::fixture::{Fixture, Request};
+use crate::recorder::recorded;
+use crate::stage::{Engine, Stage, play};
+
+struct BoxedLoop {
+    model: ScriptedModel,
+}
+
+impl Engine for BoxedLoop {
+    fn run(&mut self, stage: &mut Stage<'_>, start: Start<Msg>) {
+        let run = BoxedAgentLoop::boxed(start, loop_config(stage), self.model.clone(), stage.cast.hooks());
+        drive(stage, run.unwrap());
+    }
+
+    fn requests(self) -> Vec<Request> {
+        recorded(&self.model.requests())
+    }
+}
+
+#[test]
+fn conformance_boxed_loop() {
+    let engine = |fixture: &Fixture| {
+        let model = scripted_model(fixture);
+        play(fixture, BoxedLoop { model })
+    };
+    check_engine(engine).unwrap_or_else(|report| panic!("{report}"));
+}
