@@ -6,7 +6,7 @@ use std::thread;
 
 use turnstate::machine::RunEnd;
 use turnstate::{
-    Agent, AgentMessage, BoxError, CancellationToken, Message, QueueKind, QueueMode, Run, ScriptedModel, StartError,
+    Agent, AgentMessage, CancellationToken, Message, QueueKind, QueueMode, Run, ScriptedModel, StartError,
     ThinkingLevel, Transcript,
 };
 
@@ -171,7 +171,10 @@ fn c056_reset_during_a_run_is_refused() {
 
 /// A message that tells when it goes.
 #[derive(Clone)]
-struct Farewell(Arc<Message>, Option<Arc<OnDrop>>);
+struct Farewell(
+    Arc<Message>,
+    #[expect(dead_code, reason = "it is there to be dropped")] Option<Arc<OnDrop>>,
+);
 
 impl From<Message> for Farewell {
     fn from(message: Message) -> Self {
@@ -366,9 +369,8 @@ fn c130_agent_end_is_not_settled() {
     rig.agent.subscribe_async(move |event, _| {
         let wait = (event.kind() == "agent_end").then(|| opened.clone());
         async move {
-            match wait {
-                Some(gate) => Ok::<_, BoxError>(gate.cancelled().await),
-                None => Ok(()),
+            if let Some(gate) = wait {
+                gate.cancelled().await;
             }
         }
     });
