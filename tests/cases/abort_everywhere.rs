@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::StreamExt;
 use turnstate::QueueMode;
 use turnstate::machine::{ExecutionMode, RunEnd};
 

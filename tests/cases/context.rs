@@ -160,7 +160,7 @@ fn c122_a_transform_is_for_one_request() {
 struct Notice;
 
 impl CustomRole for Notice {
-    fn role(&self) -> &str {
+    fn role(&self) -> &'static str {
         "notification"
     }
 }

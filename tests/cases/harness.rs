@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use turnstate::schema::ValidatedArguments;
 use turnstate::{

@@ -170,7 +170,7 @@ fn c054_a_hook_that_never_returns_does_not_hold_the_run() {
     for place in HOOKS {
         for dropped in [false, true] {
             let rig = Rig::new([calls("a:t"), say("never")], |agent, _| {
-                one_hook(agent.tool(quick("t")), place, || std::future::pending())
+                one_hook(agent.tool(quick("t")), place, std::future::pending)
             });
             let mut run = rig.start("go");
             run.stall();

@@ -212,7 +212,7 @@ fn c019_queued_while_a_run_is_dropped() {
     for event in ["me(a/aborted)", "ae[2]"] {
         let rig = Rig::new([say("half").silence(), say("END"), say("END")], |agent, _| agent);
         rig.at(event, |agent: &Agent| {
-            assert_eq!(agent.steer("s").delivery, Delivery::NextRun)
+            assert_eq!(agent.steer("s").delivery, Delivery::NextRun);
         });
         let mut run = rig.start("go");
         run.stall();

@@ -14,6 +14,7 @@ mod abort_everywhere;
 mod agent;
 mod context;
 mod drive;
+mod dropped;
 mod harness;
 mod hooks;
 mod hooks_more;

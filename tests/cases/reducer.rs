@@ -6,7 +6,8 @@ use std::thread;
 
 use turnstate::machine::RunEnd;
 use turnstate::{
-    Agent, BoxError, CancellationToken, QueueKind, QueueMode, Run, ScriptedModel, StartError, ThinkingLevel, Transcript,
+    Agent, AgentMessage, CancellationToken, Message, QueueKind, QueueMode, Run, ScriptedModel, StartError,
+    ThinkingLevel, Transcript,
 };
 
 use super::drive::{Task, block_on, drive, yield_now};
@@ -168,11 +169,71 @@ fn c056_reset_during_a_run_is_refused() {
     );
 }
 
+/// A message that tells when it goes.
+#[derive(Clone)]
+struct Farewell(
+    Arc<Message>,
+    #[expect(dead_code, reason = "it is there to be dropped")] Option<Arc<OnDrop>>,
+);
+
+impl From<Message> for Farewell {
+    fn from(message: Message) -> Self {
+        Self(Arc::new(message), None)
+    }
+}
+
+impl AgentMessage for Farewell {
+    fn role(&self) -> &str {
+        self.0.role()
+    }
+
+    fn as_message(&self) -> Option<&Message> {
+        Some(&self.0)
+    }
+
+    fn to_message(this: &Arc<Self>) -> Option<Arc<Message>> {
+        Some(Arc::clone(&this.0))
+    }
+}
+
+type Act = Box<dyn FnOnce() + Send + Sync>;
+
+/// Does something when it is dropped.
+struct OnDrop(Mutex<Option<Act>>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(act) = self.0.lock().unwrap().take() {
+            act();
+        }
+    }
+}
+
+/// C056: a reset is one step: who gets in as soon as the old messages go, in their very drop, loses nothing by it.
+#[test]
+fn c056_a_reset_does_not_clear_what_comes_behind_it() {
+    let rig = Rig::<Farewell>::of([say("1")], |agent, _| agent);
+    let begun = Arc::new(Mutex::new(None));
+    let (agent, run) = (rig.agent.clone(), Arc::clone(&begun));
+    let act: Act = Box::new(move || {
+        *run.lock().unwrap() = Some(agent.prompt("go").unwrap());
+        agent.steer("s");
+    });
+    let last = Farewell(
+        Arc::new(Message::user("x")),
+        Some(Arc::new(OnDrop(Mutex::new(Some(act))))),
+    );
+    rig.agent.set_transcript(vec![last]).unwrap();
+    rig.agent.reset().unwrap();
+    drive(begun.lock().unwrap().take().expect("a run"));
+    assert_eq!(rig.transcript(), "u, u s, a/stop");
+}
+
 /// The ways to begin a run.
 fn begin(agent: &Agent) -> [Result<Run, StartError>; 4] {
     [
         agent.prompt("x"),
-        agent.prompt(Vec::<turnstate::Message>::new()),
+        agent.prompt(Vec::<Message>::new()),
         agent.continue_run(),
         agent.retry(),
     ]
@@ -308,9 +369,8 @@ fn c130_agent_end_is_not_settled() {
     rig.agent.subscribe_async(move |event, _| {
         let wait = (event.kind() == "agent_end").then(|| opened.clone());
         async move {
-            match wait {
-                Some(gate) => Ok::<_, BoxError>(gate.cancelled().await),
-                None => Ok(()),
+            if let Some(gate) = wait {
+                gate.cancelled().await;
             }
         }
     });

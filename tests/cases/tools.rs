@@ -425,7 +425,7 @@ fn i3_repeated_ids_are_answered_by_position() {
             agent.execution_mode(mode).tool(nth)
         });
         rig.at("me(a/toolUse)", |agent: &Agent| {
-            assert_eq!(agent.pending_tool_calls().len(), 0)
+            assert_eq!(agent.pending_tool_calls().len(), 0);
         });
         rig.prompt("go");
         let transcript = rig.agent.transcript();
@@ -445,7 +445,7 @@ fn c057_a_tool_cannot_prompt_its_own_agent() {
     let seen = notes.clone();
     let rig = Rig::new([calls("a:t"), say("END")], |agent, hand: Hand| {
         agent.tool(doing("t", &hand, move |agent| {
-            seen.add(agent.prompt("more").unwrap_err().to_string())
+            seen.add(agent.prompt("more").unwrap_err().to_string());
         }))
     });
     assert_eq!(rig.prompt("go").end, RunEnd::Completed);
