@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             AfterAnswer::Ended(ended) => break ended,
         };
         app.hear_all(|| turn.poll_event());
-        steering = match app.next_turn(turn) {
+        steering = match next_turn(turn) {
             ControlFlow::Continue(steering) => steering,
             ControlFlow::Break(ended) => break ended,
         };
@@ -53,10 +53,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (transcript, added) = ended.into_parts();
     let roles: Vec<_> = added.iter().map(|message| message.role()).collect();
     assert_eq!(roles, ["user", "assistant", "toolResult", "user", "assistant"]);
-    assert_eq!(transcript.last().map(|last| last.text()).as_deref(), Some("Yes: rain, 4 °C."));
+    assert_eq!(
+        transcript.last().map(|last| last.text()).as_deref(),
+        Some("Yes: rain, 4 °C.")
+    );
     // Whoever folds the events has the same state as the machine (I5).
     assert_eq!(app.state.transcript(), &transcript);
     Ok(())
+}
+
+/// Goes on after a turn: a stop hook would be asked here.
+fn next_turn(turn: TurnEnd<Message>) -> ControlFlow<Ended<Message>, AwaitingSteering<Message>> {
+    println!("  -- a turn with {} tool results", turn.tool_results().len());
+    match turn.handle_stop(false) {
+        AfterTurn::AwaitingSteering(steering) => ControlFlow::Continue(steering),
+        AfterTurn::AtLimit(limit) => ControlFlow::Break(limit.handle_queued(false)),
+        AfterTurn::Ended(ended) => ControlFlow::Break(ended),
+    }
 }
 
 /// Everything around the machine.
@@ -100,8 +113,16 @@ impl App {
 
     /// The user speaks up once, while the tool runs.
     fn steering(&mut self) -> Vec<std::sync::Arc<Message>> {
-        let tool_ran = self.state.transcript().last().is_some_and(|last| last.as_tool_result().is_some());
-        if tool_ran { vec![Message::user("One sentence.").into()] } else { Vec::new() }
+        let tool_ran = self
+            .state
+            .transcript()
+            .last()
+            .is_some_and(|last| last.as_tool_result().is_some());
+        if tool_ran {
+            vec![Message::user("One sentence.").into()]
+        } else {
+            Vec::new()
+        }
     }
 
     /// Sends the request, and takes in the answer event by event.
@@ -140,16 +161,6 @@ impl App {
                 ToolAction::Wait => return Err("no call is under way".into()),
                 ToolAction::Finish => return Ok(batch.finish(0)),
             }
-        }
-    }
-
-    /// Goes on after a turn: a stop hook would be asked here.
-    fn next_turn(&mut self, turn: TurnEnd<Message>) -> ControlFlow<Ended<Message>, AwaitingSteering<Message>> {
-        println!("  -- a turn with {} tool results", turn.tool_results().len());
-        match turn.handle_stop(false) {
-            AfterTurn::AwaitingSteering(steering) => ControlFlow::Continue(steering),
-            AfterTurn::AtLimit(limit) => ControlFlow::Break(limit.handle_queued(false)),
-            AfterTurn::Ended(ended) => ControlFlow::Break(ended),
         }
     }
 

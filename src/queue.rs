@@ -37,7 +37,7 @@ pub struct RunId(u64);
 /// Who will see a queued message, decided in the moment it was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Delivery {
-    /// The active run still looks at the queue, unless it fails, is stopped or aborted.
+    /// The active run still looks at the queue, unless it fails, is stopped or aborted, or comes to its limit.
     ThisRun,
     /// The message waits for the next run: none is active, or its last look is over.
     NextRun,

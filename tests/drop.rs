@@ -98,7 +98,12 @@ fn what_a_run_of_queued_messages_took_returns() {
 
 #[test]
 fn the_closing_events_are_those_of_an_abort() {
-    let world = World::new(Kind { mode: ExecutionMode::Parallel, hooks: false, listener: false, queues: QueueMode::All });
+    let world = World::new(Kind {
+        mode: ExecutionMode::Parallel,
+        hooks: false,
+        listener: false,
+        queues: QueueMode::All,
+    });
     world.gate.set(Mode::Yield);
     let mut run = world.agent.prompt("go").unwrap();
     // Until both tools run.
@@ -152,7 +157,10 @@ fn what_listeners_queue_while_a_run_is_dropped_is_for_the_next() {
     drop(run);
     let delivered = delivered.lock().unwrap();
     assert!(delivered.len() > 2);
-    assert!(delivered.iter().all(|delivery| *delivery == Delivery::NextRun), "{delivered:?}");
+    assert!(
+        delivered.iter().all(|delivery| *delivery == Delivery::NextRun),
+        "{delivered:?}"
+    );
 }
 
 #[test]

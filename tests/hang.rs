@@ -23,7 +23,9 @@ use robust_support::world::{KINDS, Kind, World};
 use serde_json::json;
 use tokio::sync::oneshot;
 use turnstate::machine::RunEnd;
-use turnstate::{Agent, AgentEvent, FnTool, Outcome, Response, RunFuture, ScriptedModel, WaitInsideListener, json_tool};
+use turnstate::{
+    Agent, AgentEvent, FnTool, Outcome, Response, RunFuture, ScriptedModel, WaitInsideListener, json_tool,
+};
 
 /// The kinds whose runs an abort ends at once: an async listener is awaited all the same.
 fn without_listeners() -> impl Iterator<Item = Kind> {
@@ -235,7 +237,10 @@ async fn a_grace_that_never_ends_waits_only_as_long_as_a_tool_runs() {
     task.stall();
     end_a.0.send(()).unwrap();
     let outcome = task.finish();
-    assert_eq!((outcome.end, results(&outcome)), (RunEnd::Aborted, vec!["in time".into(), "in time".into()]));
+    assert_eq!(
+        (outcome.end, results(&outcome)),
+        (RunEnd::Aborted, vec!["in time".into(), "in time".into()])
+    );
     watch.check(&agent, 1);
 }
 
@@ -253,7 +258,10 @@ async fn a_grace_ends_the_wait_for_a_tool_that_hangs() {
     task.stall();
     end.send(()).unwrap();
     let outcome = task.finish();
-    assert_eq!((outcome.end, results(&outcome)), (RunEnd::Aborted, vec!["Operation aborted".into(), "fine".into()]));
+    assert_eq!(
+        (outcome.end, results(&outcome)),
+        (RunEnd::Aborted, vec!["Operation aborted".into(), "fine".into()])
+    );
     watch.check(&agent, 1);
 }
 
@@ -272,7 +280,14 @@ async fn dropping_the_run_ends_a_grace_that_never_ends() {
 
 #[tokio::test]
 async fn dropping_the_run_is_the_way_out_of_a_deaf_listener() {
-    for at in ["agent_start", "message_end", "message_update", "tool_execution_start", "turn_end", "agent_end"] {
+    for at in [
+        "agent_start",
+        "message_end",
+        "message_update",
+        "tool_execution_start",
+        "turn_end",
+        "agent_end",
+    ] {
         let agent = two_calls(tool("a", async || "fine"), tool("b", pending), never);
         let watch = Watch::new(&agent);
         let deaf = agent.subscribe_async(move |event, _| async move {
@@ -362,7 +377,12 @@ async fn waiting_for_idle_inside_a_listener_is_refused_at_each_event() {
     assert_eq!(outcome.end, RunEnd::Completed);
     let answers = answers.lock().unwrap();
     assert_eq!(answers.len(), 2 * watch.events().len());
-    assert!(answers.iter().all(|answer| matches!(answer, Some(Err(WaitInsideListener { .. })))), "{answers:?}");
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Some(Err(WaitInsideListener { .. })))),
+        "{answers:?}"
+    );
 }
 
 #[tokio::test]

@@ -104,7 +104,10 @@ enum Ending {
 
 /// A model that calls `t`, then says "done"; and "ok" to whatever is asked later.
 fn script() -> ScriptedModel {
-    ScriptedModel::new().call("t", json!({})).text("done").fallback(|_| "ok")
+    ScriptedModel::new()
+        .call("t", json!({}))
+        .text("done")
+        .fallback(|_| "ok")
 }
 
 fn tool_t() -> FnTool {
@@ -140,7 +143,12 @@ fn survives(agent: &Agent, fuse: &Fuse, ending: Ending) -> Option<Outcome> {
     assert!(!agent.is_streaming());
     watch.check(agent, 1);
     let next = drive(agent.prompt("again").unwrap());
-    assert_eq!((next.end, next.listener_errors.len()), (RunEnd::Completed, 0), "{:?}", next.error);
+    assert_eq!(
+        (next.end, next.listener_errors.len()),
+        (RunEnd::Completed, 0),
+        "{:?}",
+        next.error
+    );
     watch.check(agent, 2);
     outcome
 }
@@ -222,12 +230,20 @@ fn of_the_drop_of_a_hook() {
     for n in RUN_HOOKS.chain(CALL_HOOKS) {
         for ending in [Ending::Done, Ending::Aborted, Ending::Dropped] {
             let fuse = Fuse::new();
-            let hooks = HookOfDrop { n, fuse: fuse.clone(), pends: ending != Ending::Done };
+            let hooks = HookOfDrop {
+                n,
+                fuse: fuse.clone(),
+                pends: ending != Ending::Done,
+            };
             let outcome = survives(&agent(|builder| builder.hooks(hooks)), &fuse, ending);
             if ending == Ending::Done {
                 // An agent's hooks are wrapped, and the wrapper's poll drops them: it is still the hook that panics.
                 let outcome = outcome.unwrap();
-                let end = if RUN_HOOKS.contains(&n) { RunEnd::Failed } else { RunEnd::Completed };
+                let end = if RUN_HOOKS.contains(&n) {
+                    RunEnd::Failed
+                } else {
+                    RunEnd::Completed
+                };
                 assert_eq!(outcome.end, end, "hook {n}");
             }
         }
@@ -242,7 +258,11 @@ struct HookOfDrop {
 }
 
 impl HookOfDrop {
-    fn answer<T: Send + 'static>(&self, n: usize, answer: T) -> impl Future<Output = Result<T, BoxError>> + Send + use<T> {
+    fn answer<T: Send + 'static>(
+        &self,
+        n: usize,
+        answer: T,
+    ) -> impl Future<Output = Result<T, BoxError>> + Send + use<T> {
         let planted = n == self.n && !self.fuse.blew();
         let pends = planted && self.pends;
         let answered: BoxFuture<'static, _> = async move {
@@ -347,7 +367,10 @@ fn of_the_drop_of_a_tool() {
         if ending == Ending::Done {
             let outcome = outcome.unwrap();
             assert_eq!(outcome.end, RunEnd::Completed);
-            assert!(outcome.messages.iter().any(|message| message.text() == "fine"), "its result counts");
+            assert!(
+                outcome.messages.iter().any(|message| message.text() == "fine"),
+                "its result counts"
+            );
         }
     }
 }
@@ -396,10 +419,17 @@ fn of_a_model() {
         planted.blow();
         model.stream(request, cancel)
     };
-    let outcome = survives(&Agent::builder("m", at_call).tool(tool_t()).build(), &fuse, Ending::Done).unwrap();
+    let outcome = survives(
+        &Agent::builder("m", at_call).tool(tool_t()).build(),
+        &fuse,
+        Ending::Done,
+    )
+    .unwrap();
     assert_eq!(outcome.error.as_deref(), Some("stream function panicked: boom"));
 
-    let model = ScriptedModel::new().reply(Response::new().text("so far").panic("boom")).fallback(|_| "ok");
+    let model = ScriptedModel::new()
+        .reply(Response::new().text("so far").panic("boom"))
+        .fallback(|_| "ok");
     let fuse = Fuse::new();
     let _ = std::panic::catch_unwind(|| fuse.blow());
     let outcome = survives(&Agent::builder("m", model).build(), &fuse, Ending::Done).unwrap();
@@ -449,7 +479,13 @@ fn of_a_listener() {
         });
     };
     let unspeakable = |agent: &Agent, fuse: Fuse| {
-        agent.subscribe(move |_, _| if fuse.blew() { Ok(()) } else { Err(Unspeakable(fuse.clone())) });
+        agent.subscribe(move |_, _| {
+            if fuse.blew() {
+                Ok(())
+            } else {
+                Err(Unspeakable(fuse.clone()))
+            }
+        });
     };
     let unspeakable_later = |agent: &Agent, fuse: Fuse| {
         agent.subscribe_async(move |_, _| {
@@ -512,7 +548,11 @@ fn of_an_error_that_cannot_be_told() {
     let fuse = Fuse::new();
     let planted = fuse.clone();
     let hook = move |cx: turnstate::RequestContext| {
-        let answer = if planted.blew() { Ok(cx.transcript) } else { Err(Unspeakable(planted.clone())) };
+        let answer = if planted.blew() {
+            Ok(cx.transcript)
+        } else {
+            Err(Unspeakable(planted.clone()))
+        };
         std::future::ready(answer)
     };
     let outcome = survives(&agent(|builder| builder.transform_context(hook)), &fuse, Ending::Done).unwrap();
@@ -520,9 +560,7 @@ fn of_an_error_that_cannot_be_told() {
 
     let fuse = Fuse::new();
     let planted = fuse.clone();
-    let hook = move |_: turnstate::CallOutcome| {
-        std::future::ready(Err::<ResultPatch, _>(Unspeakable(planted.clone())))
-    };
+    let hook = move |_: turnstate::CallOutcome| std::future::ready(Err::<ResultPatch, _>(Unspeakable(planted.clone())));
     let outcome = survives(&agent(|builder| builder.after_tool_call(hook)), &fuse, Ending::Done).unwrap();
     assert_eq!(result(&outcome), "panicked: boom");
 }
@@ -564,7 +602,10 @@ fn of_a_grace() {
             })
         });
         let outcome = survives(&agent, &fuse, Ending::Aborted).unwrap();
-        assert_eq!((outcome.end, result(&outcome).as_str()), (RunEnd::Aborted, "Operation aborted"));
+        assert_eq!(
+            (outcome.end, result(&outcome).as_str()),
+            (RunEnd::Aborted, "Operation aborted")
+        );
     }
 }
 
@@ -612,7 +653,11 @@ fn of_a_hook_of_a_static_loop() {
 
     // Here nothing wraps them: once a hook has answered, its answer counts.
     for n in RUN_HOOKS.chain(CALL_HOOKS) {
-        let hooks = HookOfDrop { n, fuse: Fuse::new(), pends: false };
+        let hooks = HookOfDrop {
+            n,
+            fuse: Fuse::new(),
+            pends: false,
+        };
         let fuse = hooks.fuse.clone();
         let mut config = turnstate::LoopConfig::new("m");
         config.plan.tools = [tool_t()].into();
@@ -621,7 +666,11 @@ fn of_a_hook_of_a_static_loop() {
         let _: Vec<_> = drive(run.by_ref().collect());
         let outcome = run.outcome().unwrap();
         assert!(fuse.blew());
-        assert_eq!((outcome.end, outcome.text().as_str()), (RunEnd::Completed, "done"), "hook {n}");
+        assert_eq!(
+            (outcome.end, outcome.text().as_str()),
+            (RunEnd::Completed, "done"),
+            "hook {n}"
+        );
     }
 
     /// Panics where the future is made, outside of any poll of it.

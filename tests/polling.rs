@@ -78,7 +78,10 @@ impl Executor {
 }
 
 /// One poll by one waker whenever something can go on.
-const PLAIN: [Step; 1] = [Step { polls: 0, new_waker: false }];
+const PLAIN: [Step; 1] = [Step {
+    polls: 0,
+    new_waker: false,
+}];
 
 /// Runs a world by these steps, over and over; after `abort_after` of them, if so many, the run is aborted and nothing
 /// foreign moves any more. Gives what was told before that, and after.

@@ -43,7 +43,7 @@ fn commit_all(mut lease: Lease<String>) -> Vec<String> {
         assert!(lease.commit(message));
     }
     assert!(lease.is_empty());
-    messages.iter().map(|message| message.to_string()).collect()
+    messages.iter().map(ToString::to_string).collect()
 }
 
 /// C042: one at a time by default, all if so set; each queue has its own mode, effective at the next look.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use turnstate::{
-    AgentMessage, AssistantContent, AssistantMessage, CustomMessage, CustomRole, Message, Messages, StopReason,
-    ToolCall, ToolResultMessage, Transcript,
+    AgentMessage, AssistantContent, AssistantMessage, Content, CustomMessage, CustomRole, Message, Messages,
+    StopReason, ToolCall, ToolResultMessage, Transcript,
 };
 
 /// An app's own message.
@@ -83,11 +83,16 @@ fn answers(message: &Message, id: &str) -> bool {
 }
 
 fn placeholder(call: &ToolCall, timestamp: u64) -> Message {
-    let text = json!({
-        "role": "toolResult", "toolCallId": call.id, "toolName": call.name, "isError": true, "details": {},
-        "content": [{ "type": "text", "text": "No result provided" }], "timestamp": timestamp,
-    });
-    serde_json::from_value(text).expect("a tool result")
+    let message = ToolResultMessage {
+        tool_call_id: call.id.clone(),
+        tool_name: call.name.clone(),
+        content: vec![Content::text("No result provided")],
+        details: Some(json!({})),
+        is_error: true,
+        usage: None,
+        timestamp,
+    };
+    message.into()
 }
 
 /// I3: each call has exactly one result, in call order, right behind its message; no result is without its call.

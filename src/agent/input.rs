@@ -32,6 +32,12 @@ impl<M: AgentMessage> IntoMessage<M> for &str {
     }
 }
 
+impl<M: AgentMessage> IntoMessage<M> for &String {
+    fn into_message(self, now: u64) -> Arc<M> {
+        user(self.clone(), Vec::new(), now)
+    }
+}
+
 impl<M: AgentMessage> IntoMessage<M> for String {
     fn into_message(self, now: u64) -> Arc<M> {
         user(self, Vec::new(), now)
@@ -70,6 +76,7 @@ macro_rules! one_message {
 
 one_message! {
     [] &str;
+    [] &String;
     [] String;
     [T: Into<String>] (T, Vec<ImageContent>);
     [] M;

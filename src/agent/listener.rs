@@ -89,7 +89,7 @@ impl<M: AgentMessage> Listener<M> {
         self.subscribed.load(Ordering::Acquire)
     }
 
-    /// Starts an async listener.
+    /// What an async listener is told.
     pub(super) fn context(shared: &Arc<Shared<M>>, active: &Active) -> AsyncListenerContext<M> {
         AsyncListenerContext {
             agent: Agent::from_shared(Arc::clone(shared)),

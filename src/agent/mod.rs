@@ -247,6 +247,11 @@ impl<M: AgentMessage> Agent<M> {
         self.shared.queues.clear(kind)
     }
 
+    /// Drops all that is queued, but for what a run has taken.
+    pub fn clear_queues(&self) {
+        drop([QueueKind::Steering, QueueKind::FollowUp].map(|kind| self.clear_queue(kind)));
+    }
+
     /// Whether anything is queued, or taken by a run but not yet in the transcript.
     pub fn has_queued(&self) -> bool {
         self.shared.queues.has_queued()

@@ -1,6 +1,7 @@
 //! A run of an agent.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,6 +21,9 @@ use super::listener::{Call, Listener, ListenerContext, Listening, Snapshot};
 use super::settings::{RunHooks, RunStreamFn};
 use super::shared::{Active, Shared, lock};
 
+/// How many events a poll of an awaited run takes before it lets others run.
+const EVENTS: usize = 128;
+
 /// The loop of an agent's run.
 pub(super) type Inner<M> = AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'static, NextStep<M, BoxedStream>>>;
 
@@ -30,7 +34,6 @@ pub(super) type Inner<M> = AgentLoop<M, RunHooks<M>, RunStreamFn<M>, BoxFuture<'
 /// instead of drained, or after some events, it runs to its end.
 ///
 /// ```
-/// use futures_util::StreamExt;
 /// use turnstate::{Agent, ScriptedModel};
 ///
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -96,6 +99,14 @@ impl<M: AgentMessage> Run<M> {
     /// The assistant message that streams, from its `MessageStart` to before its `MessageEnd`.
     pub fn partial(&self) -> Option<&AssistantMessage> {
         self.inner.partial()
+    }
+
+    /// The next event, or `None` behind the last: what `StreamExt::next` gives, without its import.
+    ///
+    /// # Cancel safety
+    /// No event is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<AgentEvent<M>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// Reduces an event and calls listeners from `next` on, until one has to be awaited.
@@ -357,7 +368,13 @@ impl<M: AgentMessage> Future for RunFuture<M> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome<M>> {
         let run = &mut self.as_mut().get_mut().0;
-        while ready!(Pin::new(&mut *run).poll_next(cx)).is_some() {}
-        Poll::Ready(run.outcome())
+        for _ in 0..EVENTS {
+            if ready!(Pin::new(&mut *run).poll_next(cx)).is_none() {
+                return Poll::Ready(run.outcome());
+            }
+        }
+        // Nothing else wakes a task that has merely had its share.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }

@@ -192,9 +192,12 @@ where
             let state = state.stream(&model, env.clock.now());
             match catch(|| env.stream_fn.stream(request, env.cancel.clone())) {
                 Ok(stream) => Step::Streaming(state, stream, plan),
-                Err(panic) => state
-                    .finish(AnswerEnd::failed(format!("stream function {panic}")), env.clock.now())
-                    .into(),
+                Err(panic) => {
+                    let aborted = env.cancel.is_cancelled();
+                    let end = AnswerEnd::failed(format!("stream function {panic}"));
+                    let end = if aborted { end.under_abort() } else { end };
+                    state.finish(end, env.clock.now()).into()
+                }
             }
         }
         Err(Stopped::Aborted) => Step::Ended(state.abort(&model, env.clock.now())),

@@ -25,6 +25,8 @@ pub(super) struct Executor<M, H, S> {
 /// One call: the tool, then the hook that may replace its result. Gives its end once, and then nothing.
 struct Task<M, H, S> {
     call: Option<RunningCall>,
+    /// Whether the tool was polled, so that its code has begun.
+    begun: bool,
     stage: Stage,
     context: CallContext<M>,
     sink: UpdateSink,
@@ -79,6 +81,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
         match catch(|| tool.execute(arguments, cx)) {
             Ok(running) => self.tasks.push(Task {
                 call: Some(call),
+                begun: false,
                 stage: Stage::Tool(running),
                 context,
                 sink,
@@ -95,12 +98,15 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// Moves on what is under way, into `state`. Pending when nothing is to be told yet; the wake-up then comes from
     /// a tool, a hook, or a report of progress.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Time) -> Poll<()> {
-        if let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
+        let mut any = false;
+        // All that are ready, so that each call has begun before the end of another is told.
+        while let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
             self.report(state);
             state.complete(call, result, clock.now());
-            return Poll::Ready(());
+            any = true;
         }
-        self.poll_reports(cx, state)
+        let reported = self.poll_reports(cx, state);
+        if any { Poll::Ready(()) } else { reported }
     }
 
     /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
@@ -160,7 +166,10 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
         let aborted = task.env.cancel.is_cancelled();
         let polled = match &mut task.stage {
             Stage::Done => return Poll::Ready(None),
+            // Nothing begins after an abort (I6).
+            Stage::Tool(_) if aborted && !task.begun => Poll::Ready(ToolResult::error(ABORTED_CALL)),
             Stage::Tool(tool) => {
+                task.begun = true;
                 // Woken by the tool's own future.
                 let result = match catch(|| tool.as_mut().poll(cx)) {
                     Ok(Poll::Pending) => return Poll::Pending,

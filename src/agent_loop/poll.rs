@@ -285,7 +285,9 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         };
         // Foreign code, too; and at once, so that a connection does not outlive its answer.
         let _ = catch(|| stream.set(None));
-        Round::Leave(end)
+        // The token tells an abort from a failure, not what the model made of it.
+        let aborted = self.env.cancel.is_cancelled();
+        Round::Leave(if aborted { end.under_abort() } else { end })
     }
 
     fn poll_tools(
@@ -314,7 +316,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
                 // Woken by what the executor says, or by the token.
                 Poll::Pending => wait(cancelled, cx),
             },
-            ToolAction::Finish => Round::Leave(ToolsExit::Done),
+            ToolAction::Finish => {
+                // The next batch numbers its calls anew.
+                executor.clear();
+                Round::Leave(ToolsExit::Done)
+            }
         }
     }
 

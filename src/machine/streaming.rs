@@ -56,6 +56,15 @@ impl AnswerEnd {
         Self::failed("the model's stream ended before its answer was complete")
     }
 
+    /// The same end where the run was aborted meanwhile: what failed then was aborted.
+    #[must_use]
+    pub fn under_abort(self) -> Self {
+        match self.0 {
+            End::Broken(ErrorReason::Error, ..) => Self::aborted(),
+            _ => self,
+        }
+    }
+
     fn broken(reason: ErrorReason, error: String) -> Self {
         Self(End::Broken(reason, Some(error), Usage::default(), None))
     }

@@ -279,6 +279,7 @@ fn close_call(call: &mut ToolCall, text: &mut Option<Box<PartialArguments>>, sai
     }
     if let Some(arguments) = &said.arguments {
         call.arguments.clone_from(arguments);
+        call.arguments_error = None;
     }
     if said.thought_signature.is_some() {
         call.thought_signature.clone_from(&said.thought_signature);

@@ -92,7 +92,7 @@ pub(super) fn options<'a>() -> ValidationOptions<'a> {
         .with_keyword(UNRESOLVED, unresolved)
 }
 
-#[allow(clippy::unnecessary_wraps)] // the signature of a keyword factory
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a keyword factory")]
 fn unresolved<'a>(
     _: &'a Map<String, Value>,
     reference: &'a Value,

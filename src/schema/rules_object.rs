@@ -15,7 +15,7 @@ impl Rules {
         well_formed(schema).map(Self)
     }
 
-    #[allow(clippy::unused_self)] // the shape of the rules that the feature brings
+    #[expect(clippy::unused_self, reason = "the shape of the rules that the feature brings")]
     pub(super) fn apply(&self, arguments: Value) -> Result<Value, Problems> {
         if arguments.is_object() {
             Ok(arguments)

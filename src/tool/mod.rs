@@ -33,7 +33,6 @@ pub use futures_core::future::BoxFuture;
 pub use schemars;
 pub use set::{RegisteredTool, ToolSet};
 
-#[allow(unused_imports)] // for the executor
 pub(crate) use updates::{UpdateSink, Updates};
 
 /// An error of foreign code: a tool, a hook. Its text is what the model, or the user, is told.

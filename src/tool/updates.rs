@@ -67,7 +67,6 @@ impl Updates {
     }
 
     /// Has `waker` woken at the next update. Register first and pop then, or an update in between wakes nobody.
-    #[allow(dead_code)] // for the executor
     pub(crate) fn register(&self, waker: &Waker) {
         self.0.waker.register(waker);
     }

@@ -98,3 +98,16 @@ pub(crate) fn block_on<F: IntoFuture>(future: F) -> F::Output {
         );
     }
 }
+
+/// Is pending once, and wakes its task.
+pub(crate) async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

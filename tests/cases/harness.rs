@@ -5,12 +5,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use futures_util::StreamExt;
+use futures_util::FutureExt;
 use serde_json::{Value, json};
 use turnstate::schema::ValidatedArguments;
 use turnstate::{
-    Agent, AgentBuilder, AgentEvent, AgentMessage, CancellationToken, DoneReason, FnTool, IntoPrompt, IntoToolResult,
-    Message, Outcome, QueueMode, Response, Run, RunFuture, ScriptedModel, ToolContext, ToolResult, json_tool,
+    Agent, AgentBuilder, AgentEvent, AgentMessage, BoxError, CancellationToken, Decision, DoneReason, FnTool,
+    IntoPrompt, IntoToolResult, Message, Outcome, QueueMode, Response, ResultPatch, Run, RunFuture, ScriptedModel,
+    StreamFn, ToolContext, ToolResult, json_tool,
 };
 
 use super::drive::{Task, drive};
@@ -210,6 +211,11 @@ impl<M: AgentMessage> Rig<M> {
         self.log.clear();
     }
 
+    /// Has another stream function answer, one that is given the agent.
+    pub(crate) fn set_stream_fn<S: StreamFn>(&self, make: impl FnOnce(Hand<M>) -> S) {
+        self.agent.set_stream_fn(make(self.hand.clone()));
+    }
+
     /// The transcript, by names.
     pub(crate) fn transcript(&self) -> String {
         names(self.agent.transcript().iter())
@@ -401,10 +407,57 @@ impl Notes {
     }
 }
 
+/// The hooks, in the order in which a run with one tool call asks them.
+pub(crate) const HOOKS: [&str; 7] = ["prepare", "transform", "convert", "key", "before", "after", "stop"];
+
+/// Sets every hook to one that decides nothing, but does `act` first; `act` is told which hook it is.
+pub(crate) fn every_hook<F, Fut>(agent: AgentBuilder, act: F) -> AgentBuilder
+where
+    F: Fn(&'static str) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    let [prepare, transform, convert, key, before, after, stop] = std::array::from_fn(|_| act.clone());
+    agent
+        .prepare_request(move |cx| prepare("prepare").map(|done| done.map(|()| cx.plan)))
+        .transform_context(move |cx| transform("transform").map(|done| done.map(|()| cx.transcript)))
+        .convert_to_llm(move |cx| convert("convert").map(move |done| done.map(|()| cx.transcript.request())))
+        .resolve_api_key(move |_| key("key").map(|done| done.map(|()| None)))
+        .before_tool_call(move |_| before("before").map(|done| done.map(|()| Decision::Allow)))
+        .after_tool_call(move |_| after("after").map(|done| done.map(|()| ResultPatch::keep())))
+        .should_stop_after_turn(move |_| stop("stop").map(|done| done.map(|()| false)))
+}
+
+/// The same for one of them; the others decide nothing at once.
+pub(crate) fn one_hook<F, Fut>(agent: AgentBuilder, place: &'static str, act: F) -> AgentBuilder
+where
+    F: Fn() -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    every_hook(agent, move |at| {
+        // A panic of `act` is the hook's.
+        let act = (at == place).then(&act);
+        async move {
+            match act {
+                Some(act) => act.await,
+                None => Ok(()),
+            }
+        }
+    })
+}
+
 /// Both queue modes.
 pub(crate) const MODES: [QueueMode; 2] = [QueueMode::OneAtATime, QueueMode::All];
 
 /// Messages from their JSON.
 pub(crate) fn messages(json: Value) -> Vec<Message> {
     serde_json::from_value(json).expect("messages")
+}
+
+/// Takes a note when it is dropped.
+pub(crate) struct OnDrop(pub(crate) Notes, pub(crate) &'static str);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.add(self.1);
+    }
 }

@@ -9,18 +9,19 @@
     reason = "a failed assumption in a test is the test's failure"
 )]
 
-//abort
-//abort_everywhere
-//agent
-//context
+mod abort;
+mod abort_everywhere;
+mod agent;
+mod context;
 mod drive;
+mod dropped;
 mod harness;
-//hooks
-//hooks_more
-//listeners
+mod hooks;
+mod hooks_more;
+mod listeners;
 mod queue;
-//reducer
+mod reducer;
 mod rules;
-//stream
-//tools
-//tools_more
+mod stream;
+mod tools;
+mod tools_more;

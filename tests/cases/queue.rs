@@ -9,11 +9,11 @@ use std::thread;
 use futures_util::stream;
 use turnstate::machine::{ExecutionMode, RunEnd};
 use turnstate::{
-    Agent, AssistantEvent, CancellationToken, Decision, Delivery, DoneReason, QueueKind, QueueMode, Request, StartError,
+    Agent, AssistantEvent, CancellationToken, Delivery, DoneReason, QueueKind, QueueMode, Request, StartError,
 };
 
 use super::drive::{block_on, drive};
-use super::harness::{MODES, Rig, calls, doing, gated, quick, say, show, until};
+use super::harness::{HOOKS, MODES, Rig, calls, doing, gated, one_hook, quick, say, show, until};
 
 /// The ending of a run that is aborted while its tool `a` runs.
 const ABORTED_IN_TOOL: &str = "as ts ms(u) me(u) ms(a) me(a/toolUse) xs(a) xe(a) ms(r a) me(r a) te(toolUse)[1] \
@@ -442,46 +442,15 @@ fn c047_a_graceful_stop_leaves_the_queues_alone() {
 /// Steering from inside each hook arrives with the next poll, and never breaks a batch.
 #[test]
 fn c040_steering_from_inside_any_hook() {
-    for place in ["prepare", "transform", "convert", "key", "before", "after", "stop"] {
+    for place in HOOKS {
         let rig = Rig::new([calls("a:t b:t"), say("1"), say("2")], |agent, hand| {
             let once = Arc::new(AtomicBool::new(false));
-            let steer = move |at: &str| {
-                if at == place && !once.swap(true, Ordering::Relaxed) {
+            one_hook(agent.tool(quick("t")), place, move || {
+                if !once.swap(true, Ordering::Relaxed) {
                     assert_eq!(hand.agent().steer("s").delivery, Delivery::ThisRun);
                 }
-            };
-            let s: [_; 7] = std::array::from_fn(|_| steer.clone());
-            let [s1, s2, s3, s4, s5, s6, s7] = s;
-            agent
-                .tool(quick("t"))
-                .prepare_request(move |cx| {
-                    s1("prepare");
-                    std::future::ready(cx.plan)
-                })
-                .transform_context(move |cx| {
-                    s2("transform");
-                    std::future::ready(cx.transcript)
-                })
-                .convert_to_llm(move |cx| {
-                    s3("convert");
-                    std::future::ready(cx.transcript.request())
-                })
-                .resolve_api_key(move |_| {
-                    s4("key");
-                    std::future::ready(None)
-                })
-                .before_tool_call(move |_| {
-                    s5("before");
-                    std::future::ready(Decision::Allow)
-                })
-                .after_tool_call(move |_| {
-                    s6("after");
-                    std::future::ready(turnstate::ResultPatch::keep())
-                })
-                .should_stop_after_turn(move |_| {
-                    s7("stop");
-                    std::future::ready(false)
-                })
+                std::future::ready(Ok(()))
+            })
         });
         rig.prompt("go");
         assert_eq!(rig.transcript(), "u, a/toolUse, r a, r b, u s, a/stop", "{place}");

@@ -5,7 +5,7 @@ use syn::{Attribute, ExprAsync, ItemExternCrate, ItemFn, ItemImpl, ItemMod, Item
 
 /// One import.
 #[derive(Debug)]
-pub enum Import {
+pub(crate) enum Import {
     /// Of this crate, by its path from the root.
     Inside(Vec<String>),
     /// Of another crate.
@@ -18,7 +18,7 @@ pub enum Import {
 ///
 /// # Panics
 /// If the text is not Rust.
-pub fn imports(path: &[String], source: &str) -> Vec<Import> {
+pub(crate) fn imports(path: &[String], source: &str) -> Vec<Import> {
     let mut reader = Reader {
         module: path.to_vec(),
         found: Vec::new(),
@@ -37,7 +37,10 @@ impl Reader {
     /// Notes a path that leaves the module.
     fn note(&mut self, segments: &[String]) {
         let Some(first) = segments.first() else { return };
-        let ups = segments.iter().take_while(|segment| *segment == "super" || *segment == "self").count();
+        let ups = segments
+            .iter()
+            .take_while(|segment| *segment == "super" || *segment == "self")
+            .count();
         let base = match first.as_str() {
             "crate" => Vec::new(),
             "self" | "super" => {
@@ -71,7 +74,9 @@ impl Reader {
 fn only_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && attribute.parse_args::<Meta>().is_ok_and(|meta| meta.path().is_ident("test"))
+            && attribute
+                .parse_args::<Meta>()
+                .is_ok_and(|meta| meta.path().is_ident("test"))
     })
 }
 

@@ -1,9 +1,10 @@
 //! The layers: a file imports only from its own layer or lower ones, and the lower ones are pure.
 
+#[cfg(test)] // for clippy: helpers of tests may panic
 mod imports;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use imports::{Import, imports};
 
@@ -24,8 +25,21 @@ const LAST_PURE: usize = 3;
 
 /// What no pure layer imports.
 const IMPURE: &[&str] = &[
-    "futures", "futures_channel", "futures_core", "futures_util", "rand", "reqwest", "std::env", "std::fs", "std::io",
-    "std::net", "std::process", "std::thread", "std::time", "tokio", "tokio_util",
+    "futures",
+    "futures_channel",
+    "futures_core",
+    "futures_util",
+    "rand",
+    "reqwest",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "std::time",
+    "tokio",
+    "tokio_util",
 ];
 
 /// The layer of an item or module, by its path from the root of the crate.
@@ -36,7 +50,11 @@ fn layer(path: &[String]) -> Option<usize> {
         begins && name.split("::").count() <= path.len()
     };
     // Deepest first, as `agent::state` is no part of `agent`.
-    let found = |deep: bool| LAYERS.iter().position(|modules| modules.iter().any(|m| m.contains("::") == deep && named(m)));
+    let found = |deep: bool| {
+        LAYERS
+            .iter()
+            .position(|modules| modules.iter().any(|m| m.contains("::") == deep && named(m)))
+    };
     found(true).or_else(|| found(false))
 }
 
@@ -48,15 +66,21 @@ fn violations(path: &[String], source: &str) -> Vec<String> {
     };
     let wrong = imports(path, source).into_iter().filter_map(|import| match import {
         Import::Outside(outside) => {
-            let impure = IMPURE.iter().any(|bad| outside == *bad || outside.starts_with(&format!("{bad}::")));
+            let impure = IMPURE
+                .iter()
+                .any(|bad| outside == *bad || outside.starts_with(&format!("{bad}::")));
             (impure && own <= LAST_PURE).then(|| format!("{module} is pure but imports {outside}"))
         }
         Import::Async => (own <= LAST_PURE).then(|| format!("{module} is pure but waits")),
         Import::Inside(target) => match layer(&target) {
-            None => Some(format!("{module} imports crate::{}, past the module it is in", target.join("::"))),
-            Some(other) if other > own => {
-                Some(format!("{module} of layer {own} imports crate::{} of layer {other}", target.join("::")))
-            }
+            None => Some(format!(
+                "{module} imports crate::{}, past the module it is in",
+                target.join("::")
+            )),
+            Some(other) if other > own => Some(format!(
+                "{module} of layer {own} imports crate::{} of layer {other}",
+                target.join("::")
+            )),
             Some(_) => None,
         },
     });
@@ -65,33 +89,41 @@ fn violations(path: &[String], source: &str) -> Vec<String> {
 
 /// The module a file of `src` is.
 fn module_path(file: &Path) -> Vec<String> {
-    let mut path: Vec<_> = file.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    let mut path: Vec<_> = file
+        .with_extension("")
+        .iter()
+        .map(|part| part.to_string_lossy().into_owned())
+        .collect();
     path.pop_if(|last| last == "mod");
     path
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("the folder can be read") {
-        let path = entry.expect("an entry").path();
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
         if path.is_dir() {
-            rust_files(&path, found);
+            rust_files(&path, found)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
     }
+    Ok(())
 }
 
 #[test]
 fn every_file_imports_downwards() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
-    rust_files(&src, &mut files);
+    rust_files(&src, &mut files).expect("the folders can be read");
     let mut wrong = Vec::new();
     for file in &files {
         let name = file.strip_prefix(&src).expect("a file of src");
         // The root re-exports everything, and is imported by nobody.
         if name != Path::new("lib.rs") {
-            wrong.extend(violations(&module_path(name), &fs::read_to_string(file).expect("it can be read")));
+            wrong.extend(violations(
+                &module_path(name),
+                &fs::read_to_string(file).expect("it can be read"),
+            ));
         }
     }
     assert!(files.len() > 40, "{files:?}");
@@ -102,27 +134,83 @@ fn every_file_imports_downwards() {
 #[test]
 fn a_planted_import_is_found() {
     let table = [
-        ("message", "use crate::event::AgentEvent;", "crate::event::AgentEvent of layer 2"),
-        ("message::partial", "use super::super::machine::Core;", "crate::machine::Core of layer 3"),
-        ("message::partial", "use crate::{partial_json, queue::{Queues as Q}};", "crate::queue::Queues of layer 3"),
-        ("message::partial", "use crate::{queue::{self}};", "crate::queue of layer 3"),
-        ("message", "mod inner { use super::super::event::AgentEvent; }", "crate::event::AgentEvent of layer 2"),
-        ("message", "fn f() -> crate::event::AgentEvent { todo!() }", "crate::event::AgentEvent of layer 2"),
-        ("message", "fn f() { let _ = super::machine::f(); }", "crate::machine::f of layer 3"),
-        ("message", "macro_rules! m { () => { $crate::event::X } }", "crate::event::X of layer 2"),
-        ("message", "fn f() { println!(\"{}\", crate::event::X) }", "crate::event::X of layer 2"),
+        (
+            "message",
+            "use crate::event::AgentEvent;",
+            "crate::event::AgentEvent of layer 2",
+        ),
+        (
+            "message::partial",
+            "use super::super::machine::Core;",
+            "crate::machine::Core of layer 3",
+        ),
+        (
+            "message::partial",
+            "use crate::{partial_json, queue::{Queues as Q}};",
+            "crate::queue::Queues of layer 3",
+        ),
+        (
+            "message::partial",
+            "use crate::{queue::{self}};",
+            "crate::queue of layer 3",
+        ),
+        (
+            "message",
+            "mod inner { use super::super::event::AgentEvent; }",
+            "crate::event::AgentEvent of layer 2",
+        ),
+        (
+            "message",
+            "fn f() -> crate::event::AgentEvent { todo!() }",
+            "crate::event::AgentEvent of layer 2",
+        ),
+        (
+            "message",
+            "fn f() { let _ = super::machine::f(); }",
+            "crate::machine::f of layer 3",
+        ),
+        (
+            "message",
+            "macro_rules! m { () => { $crate::event::X } }",
+            "crate::event::X of layer 2",
+        ),
+        (
+            "message",
+            "fn f() { println!(\"{}\", crate::event::X) }",
+            "crate::event::X of layer 2",
+        ),
         ("message", "pub use crate::event::*;", "crate::event of layer 2"),
-        ("message", "use crate::AgentEvent;", "crate::AgentEvent, past the module"),
+        (
+            "message",
+            "use crate::AgentEvent;",
+            "crate::AgentEvent, past the module",
+        ),
         ("message", "use crate::*;", "crate::, past the module"),
         ("message", "use crate as root;", "crate::, past the module"),
         ("message", "use super::*;", "crate::, past the module"),
         ("agent::state", "use super::Agent;", "crate::agent::Agent of layer 7"),
         ("agent::state", "use crate::tool::Tool;", "crate::tool::Tool of layer 4"),
-        ("machine::core", "use futures_util::StreamExt;", "pure but imports futures_util::StreamExt"),
-        ("machine::core", "use std::{sync::Arc, time::Instant};", "pure but imports std::time::Instant"),
+        (
+            "machine::core",
+            "use futures_util::StreamExt;",
+            "pure but imports futures_util::StreamExt",
+        ),
+        (
+            "machine::core",
+            "use std::{sync::Arc, time::Instant};",
+            "pure but imports std::time::Instant",
+        ),
         ("machine::core", "use std::time;", "pure but imports std::time"),
-        ("machine::core", "fn f() { std::thread::yield_now() }", "pure but imports std::thread::yield_now"),
-        ("machine::core", "type T = ::tokio_util::sync::Token;", "pure but imports tokio_util::sync::Token"),
+        (
+            "machine::core",
+            "fn f() { std::thread::yield_now() }",
+            "pure but imports std::thread::yield_now",
+        ),
+        (
+            "machine::core",
+            "type T = ::tokio_util::sync::Token;",
+            "pure but imports tokio_util::sync::Token",
+        ),
         ("machine::core", "async fn f() {}", "pure but waits"),
         ("machine::core", "fn f() { let _ = async {}; }", "pure but waits"),
         ("queue", "extern crate rand;", "pure but imports rand"),
@@ -131,18 +219,36 @@ fn a_planted_import_is_found() {
     for (module, source, expected) in table {
         let path: Vec<_> = module.split("::").map(str::to_owned).collect();
         let found = violations(&path, source);
-        assert!(found.len() == 1 && found[0].contains(expected), "{module}: {source}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].contains(expected),
+            "{module}: {source}: {found:?}"
+        );
     }
 }
 
 #[test]
 fn what_is_no_import_is_let_be() {
     let table = [
-        ("message", "/// See [`crate::AgentLoop`](crate::agent_loop::AgentLoop).\nuse super::partial_json::Place;"),
-        ("message", "#[cfg(test)]\nmod tests { use super::*; use crate::machine::Core; use std::time::Instant; }"),
-        ("message::partial", "use super::Model; pub(crate) fn f() {} pub(in crate::message) fn g() {}"),
-        ("machine::core", "use crate::{event::AgentEvent, message::Message}; use std::{num, sync::Arc}; use self::inner::X;"),
-        ("agent", "use crate::agent_loop::AgentLoop; use tokio_util::sync::CancellationToken; use std::time::Instant;"),
+        (
+            "message",
+            "/// See [`crate::AgentLoop`](crate::agent_loop::AgentLoop).\nuse super::partial_json::Place;",
+        ),
+        (
+            "message",
+            "#[cfg(test)]\nmod tests { use super::*; use crate::machine::Core; use std::time::Instant; }",
+        ),
+        (
+            "message::partial",
+            "use super::Model; pub(crate) fn f() {} pub(in crate::message) fn g() {}",
+        ),
+        (
+            "machine::core",
+            "use crate::{event::AgentEvent, message::Message}; use std::{num, sync::Arc}; use self::inner::X;",
+        ),
+        (
+            "agent",
+            "use crate::agent_loop::AgentLoop; use tokio_util::sync::CancellationToken; use std::time::Instant;",
+        ),
         ("agent::state", "use crate::{event::AgentEvent, queue::Queues};"),
         ("machine", "macro_rules! m { () => { crate::message::AgentMessage } }"),
     ];

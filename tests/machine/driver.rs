@@ -20,7 +20,7 @@ const TOO_MANY: usize = 5_000;
 const NOW: u64 = 7;
 
 /// What answers the machine: a script, or chance.
-pub trait World {
+pub(crate) trait World {
     /// An event was told.
     fn hear(&mut self, event: &AgentEvent);
 
@@ -57,7 +57,7 @@ pub trait World {
 }
 
 /// What one of the running tools does.
-pub enum Progress {
+pub(crate) enum Progress {
     /// The call at this position of the batch reports, whether it runs or not.
     Update(usize),
     /// The call at this place of the list completes.
@@ -65,27 +65,27 @@ pub enum Progress {
 }
 
 /// A run that is over.
-pub struct Over {
-    pub told: Vec<AgentEvent>,
-    pub end: RunEnd,
-    pub transcript: Transcript<Message>,
-    pub added: Messages<Message>,
+pub(crate) struct Over {
+    pub(crate) told: Vec<AgentEvent>,
+    pub(crate) end: RunEnd,
+    pub(crate) transcript: Transcript<Message>,
+    pub(crate) added: Messages<Message>,
 }
 
 impl Over {
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         line(&self.told)
     }
 
     /// The last answer.
-    pub fn answer(&self) -> &AssistantMessage {
+    pub(crate) fn answer(&self) -> &AssistantMessage {
         let answers = self.added.iter().filter_map(|message| message.as_assistant());
         answers.last().expect("a run has an answer")
     }
 }
 
 /// Drives a run to its end, and checks on the way what holds for every run (I1, I2, I3, I5, I6).
-pub fn drive<W: World>(world: &mut W, run: AwaitingSteering<Message>) -> Over {
+pub(crate) fn drive<W: World>(world: &mut W, run: AwaitingSteering<Message>) -> Over {
     let mut driver = Driver {
         world,
         state: AgentState::new(run.transcript().clone()),
@@ -212,7 +212,9 @@ impl<W: World> Driver<'_, W> {
             None => AnswerEnd::cut(),
             Some(ControlFlow::Break(end)) => end,
             Some(ControlFlow::Continue(event)) => {
-                event.into_iter().for_each(|event| self.tell(event));
+                if let Some(event) = event {
+                    self.tell(event);
+                }
                 return Phase::Streaming(state);
             }
         };
@@ -327,6 +329,6 @@ impl<W: World> Driver<'_, W> {
     }
 }
 
-pub fn model() -> Model {
+pub(crate) fn model() -> Model {
     Model::new("m")
 }

@@ -11,7 +11,7 @@ use crate::words::{line, names};
 ///
 /// # Panics
 /// If it does not hold.
-pub fn check_run(told: &[AgentEvent], before: &Transcript<Message>, after: &Transcript<Message>) {
+pub(crate) fn check_run(told: &[AgentEvent], before: &Transcript<Message>, after: &Transcript<Message>) {
     let mut reader = Reader::default();
     for (place, event) in told.iter().enumerate() {
         if let Err(reason) = reader.read(event) {
@@ -136,7 +136,7 @@ impl Reader {
 }
 
 /// Whether each call has exactly one result, in call order, right behind its message, and no result is without a call.
-pub fn paired(messages: &[Arc<Message>]) -> Result<(), String> {
+pub(crate) fn paired(messages: &[Arc<Message>]) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         if let Some(result) = message.as_tool_result() {
@@ -193,9 +193,9 @@ fn a_misplaced_event_is_found() {
     for events in wrong {
         let mut reader = Reader::default();
         let (last, before) = events.split_last().expect("there are events");
-        before
-            .iter()
-            .for_each(|event| reader.read(event).expect("only the last is wrong"));
+        for event in before {
+            reader.read(event).expect("only the last is wrong");
+        }
         assert!(reader.read(last).is_err(), "{}", line(&events));
     }
 }

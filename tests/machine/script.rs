@@ -14,30 +14,30 @@ use crate::words::{names, user, word};
 /// What happens in a run. What is not said does not happen: no one steers, all calls are allowed, tools complete in the
 /// order they were started, the model's script is empty.
 #[derive(Default)]
-pub struct Script {
-    pub answers: VecDeque<Vec<AssistantEvent>>,
+pub(crate) struct Script {
+    pub(crate) answers: VecDeque<Vec<AssistantEvent>>,
     /// What each poll gives.
-    pub steering: VecDeque<Vec<Arc<Message>>>,
-    pub follow_ups: VecDeque<Vec<Arc<Message>>>,
+    pub(crate) steering: VecDeque<Vec<Arc<Message>>>,
+    pub(crate) follow_ups: VecDeque<Vec<Arc<Message>>>,
     /// What the stop hook says each time.
-    pub stops: VecDeque<bool>,
-    pub limits: Limits,
-    pub mode: ExecutionMode,
-    pub cap: Option<NonZeroUsize>,
+    pub(crate) stops: VecDeque<bool>,
+    pub(crate) limits: Limits,
+    pub(crate) mode: ExecutionMode,
+    pub(crate) cap: Option<NonZeroUsize>,
     /// Calls that are not allowed.
-    pub rejected: Vec<&'static str>,
+    pub(crate) rejected: Vec<&'static str>,
     /// Calls whose result asks to terminate.
-    pub terminating: Vec<&'static str>,
+    pub(crate) terminating: Vec<&'static str>,
     /// Calls that never complete.
-    pub stuck: Vec<&'static str>,
+    pub(crate) stuck: Vec<&'static str>,
     /// Updates by position that come first whenever the machine waits.
-    pub updates: VecDeque<usize>,
+    pub(crate) updates: VecDeque<usize>,
     /// Whether what was started last completes first.
-    pub last_first: bool,
+    pub(crate) last_first: bool,
     /// The phase in which a hook fails.
-    pub failing: &'static str,
+    pub(crate) failing: &'static str,
     /// After how many told events the run is aborted.
-    pub abort_at: Option<usize>,
+    pub(crate) abort_at: Option<usize>,
 
     told: usize,
     answer: VecDeque<AssistantEvent>,
@@ -49,7 +49,7 @@ pub struct Script {
 
 impl Script {
     /// A script of these answers.
-    pub fn answers(answers: impl IntoIterator<Item = Vec<AssistantEvent>>) -> Self {
+    pub(crate) fn answers(answers: impl IntoIterator<Item = Vec<AssistantEvent>>) -> Self {
         Self {
             answers: answers.into_iter().collect(),
             ..Self::default()
@@ -57,27 +57,27 @@ impl Script {
     }
 
     /// A run with the prompt `go`.
-    pub fn prompt(&mut self) -> Over {
+    pub(crate) fn prompt(&mut self) -> Over {
         self.prompt_after(Transcript::new())
     }
 
-    pub fn prompt_after(&mut self, transcript: Transcript<Message>) -> Over {
+    pub(crate) fn prompt_after(&mut self, transcript: Transcript<Message>) -> Over {
         let limits = self.limits;
         self.drive(AwaitingSteering::prompt(transcript, vec![user("go")], limits))
     }
 
-    pub fn drive(&mut self, run: AwaitingSteering<Message>) -> Over {
+    pub(crate) fn drive(&mut self, run: AwaitingSteering<Message>) -> Over {
         drive(self, run)
     }
 
     /// What was told, and in `?question`s what the machine asked for, without updates of messages.
-    pub fn heard(&self) -> String {
+    pub(crate) fn heard(&self) -> String {
         let words = self.words.iter().filter(|word| *word != "mu");
         words.map(String::as_str).collect::<Vec<_>>().join(" ")
     }
 
     /// How often the machine asked for something, when it was aborted and in all.
-    pub fn asked(&self) -> (Option<usize>, usize) {
+    pub(crate) fn asked(&self) -> (Option<usize>, usize) {
         (self.asked_before_abort, self.asked)
     }
 

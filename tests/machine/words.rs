@@ -19,11 +19,11 @@ use turnstate::{
 };
 
 /// The events as one line.
-pub fn line(events: &[AgentEvent]) -> String {
+pub(crate) fn line(events: &[AgentEvent]) -> String {
     events.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-pub fn word(event: &AgentEvent) -> String {
+pub(crate) fn word(event: &AgentEvent) -> String {
     match event {
         AgentEvent::AgentStart => "as".into(),
         AgentEvent::AgentEnd { messages } => format!("ae[{}]", messages.len()),
@@ -45,12 +45,12 @@ pub fn word(event: &AgentEvent) -> String {
 }
 
 /// The messages as one line.
-pub fn names<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> String {
+pub(crate) fn names<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> String {
     let names = messages.into_iter().map(|message| name(message));
     names.collect::<Vec<_>>().join(", ")
 }
 
-pub fn name(message: &Message) -> String {
+pub(crate) fn name(message: &Message) -> String {
     match message {
         Message::User(_) => format!("u {}", message.text()),
         Message::Assistant(_) => format!("a/{}", stop_of(message)),
@@ -67,12 +67,12 @@ fn stop_of(message: &Message) -> String {
     serde_json::from_value(json!(stop)).unwrap_or_default()
 }
 
-pub fn user(text: &str) -> Arc<Message> {
+pub(crate) fn user(text: &str) -> Arc<Message> {
     Message::user(text).into()
 }
 
 /// A complete answer of an earlier run.
-pub fn said(stop_reason: StopReason, calls: &[&str]) -> Arc<Message> {
+pub(crate) fn said(stop_reason: StopReason, calls: &[&str]) -> Arc<Message> {
     let call = |id: &&str| AssistantContent::ToolCall(ToolCall::new(*id, "t", Map::new()).into());
     let message = AssistantMessage {
         content: calls.iter().map(call).collect(),
@@ -83,7 +83,7 @@ pub fn said(stop_reason: StopReason, calls: &[&str]) -> Arc<Message> {
 }
 
 /// The result of such an answer's call.
-pub fn result(id: &str) -> Arc<Message> {
+pub(crate) fn result(id: &str) -> Arc<Message> {
     let message = ToolResultMessage {
         tool_call_id: id.into(),
         tool_name: "t".into(),
@@ -93,12 +93,12 @@ pub fn result(id: &str) -> Arc<Message> {
 }
 
 /// A model's answer of one text block: one `mu`.
-pub fn text() -> Vec<AssistantEvent> {
+pub(crate) fn text() -> Vec<AssistantEvent> {
     text_then(AssistantEvent::done(DoneReason::Stop))
 }
 
 /// A text, and how it ends.
-pub fn text_then(end: AssistantEvent) -> Vec<AssistantEvent> {
+pub(crate) fn text_then(end: AssistantEvent) -> Vec<AssistantEvent> {
     vec![
         AssistantEvent::start(),
         AssistantEvent::TextStart { content_index: 0 },
@@ -107,12 +107,12 @@ pub fn text_then(end: AssistantEvent) -> Vec<AssistantEvent> {
 }
 
 /// An answer that calls tool `t` once for each id: one `mu` each.
-pub fn calls(ids: &[&str]) -> Vec<AssistantEvent> {
+pub(crate) fn calls(ids: &[&str]) -> Vec<AssistantEvent> {
     calls_then(ids, AssistantEvent::done(DoneReason::ToolUse))
 }
 
 /// Calls, and how they end.
-pub fn calls_then(ids: &[&str], end: AssistantEvent) -> Vec<AssistantEvent> {
+pub(crate) fn calls_then(ids: &[&str], end: AssistantEvent) -> Vec<AssistantEvent> {
     let mut answer = vec![AssistantEvent::start()];
     answer.extend(
         ids.iter()
@@ -124,7 +124,7 @@ pub fn calls_then(ids: &[&str], end: AssistantEvent) -> Vec<AssistantEvent> {
 }
 
 /// Arguments that passed: none.
-pub fn no_arguments() -> ValidatedArguments {
+pub(crate) fn no_arguments() -> ValidatedArguments {
     let checked = ArgumentsSchema::compile(&json!({})).check("t", &Map::new(), json!({}));
     checked.expect("the schema accepts everything")
 }

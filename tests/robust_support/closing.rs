@@ -49,7 +49,12 @@ impl<'a> Turn<'a> {
         let mut turn = Turn::default();
         for event in told {
             match event {
-                AgentEvent::TurnStart => turn = Turn { open: true, ..Turn::default() },
+                AgentEvent::TurnStart => {
+                    turn = Turn {
+                        open: true,
+                        ..Turn::default()
+                    }
+                }
                 AgentEvent::TurnEnd { .. } => turn.open = false,
                 AgentEvent::MessageStart { message, .. } => {
                     turn.begun = Some(message);

@@ -61,7 +61,8 @@ impl Seen {
             self.wrong.push(format!("I5: the transcript at {}", event.kind()));
         }
         if matches!(event, AgentEvent::MessageUpdate { .. }) && self.fold.partial() != cx.partial() {
-            self.wrong.push("I7: the partial is not the fold of its deltas".to_owned());
+            self.wrong
+                .push("I7: the partial is not the fold of its deltas".to_owned());
         }
         if !cx.agent().is_streaming() {
             self.wrong.push(format!("idle at {}", event.kind()));

@@ -162,7 +162,10 @@ impl World {
     #[track_caller]
     pub(crate) fn check_cancelled(&self) {
         let tokens = self.tokens.lock().unwrap();
-        assert!(tokens.iter().all(CancellationToken::is_cancelled), "a token is not cancelled");
+        assert!(
+            tokens.iter().all(CancellationToken::is_cancelled),
+            "a token is not cancelled"
+        );
     }
 
     /// The next prompt works, and what it sends satisfies I3. `runs` counts it.
