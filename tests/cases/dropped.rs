@@ -1,10 +1,13 @@
 //! Runs that are dropped half-way: nothing works on, and the agent is as sound as after an abort.
 
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
 use futures_util::StreamExt;
 use futures_util::stream;
-use turnstate::{Agent, AssistantEvent, CancellationToken, Request};
+use turnstate::{Agent, AssistantEvent, CancellationToken, Delivery, Request, StartError};
 
-use super::drive::Task;
+use super::drive::{Task, drive};
 use super::harness::{Notes, OnDrop, Rig, calls, quick, say, tool};
 
 /// C020: dropped while a tool runs: calls are closed, the agent is idle, the next request is sound.
@@ -102,4 +105,45 @@ fn c020_dropping_all_handles_stops_the_work() {
     assert_eq!(notes.all(), [""; 0]);
     drop(run);
     assert_eq!(notes.all(), ["stream dropped"]);
+}
+
+/// A waker that goes on with the agent at once, inside the very call that wakes it.
+struct GoOn(Agent, Mutex<Option<Result<Delivery, StartError>>>);
+
+impl Wake for GoOn {
+    fn wake(self: Arc<Self>) {
+        let begun = self.0.continue_run().map(|run| {
+            // Another message queued now is for this run.
+            let delivery = self.0.follow_up("f2").delivery;
+            drive(run);
+            delivery
+        });
+        *self.1.lock().unwrap() = Some(begun);
+    }
+}
+
+/// Next to C020: a run that was never polled leaves nothing behind, not even for the moment in which the agent is
+/// idle again: what `continue` took is back before anybody can notice.
+#[test]
+fn c020_a_run_never_polled_returns_what_it_took_before_the_agent_is_idle() {
+    let rig = Rig::new([say("1"), say("2"), say("3")], |agent, _| agent);
+    rig.prompt("go");
+    rig.agent.follow_up("f1");
+    let run = rig.agent.continue_run().unwrap();
+    let waiter = Arc::new(GoOn(rig.agent.clone(), Mutex::default()));
+    let mut idle = std::pin::pin!(rig.agent.wait_for_idle());
+    let waker = Waker::from(Arc::clone(&waiter));
+    assert!(
+        idle.as_mut()
+            .poll(&mut std::task::Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(run);
+    assert_eq!(*waiter.1.lock().unwrap(), Some(Ok(Delivery::ThisRun)));
+    assert_eq!(rig.transcript(), "u, a/stop, u f1, a/stop, u f2, a/stop");
+
+    // And nobody is told that the run that is gone will look at the queue.
+    let run = rig.agent.prompt("never said").unwrap();
+    drop(run);
+    assert_eq!(rig.agent.steer("s").delivery, Delivery::NextRun);
 }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Wake, Waker};
 use std::thread;
 
 use futures_util::stream;
@@ -122,45 +121,20 @@ fn c013_what_continue_took_returns() {
     }
 }
 
-/// A waker that goes on with the agent at once, inside the very call that wakes it.
-struct GoOn(Agent, Mutex<Option<Result<Delivery, StartError>>>);
-
-impl Wake for GoOn {
-    fn wake(self: Arc<Self>) {
-        let begun = self.0.continue_run().map(|run| {
-            // Another message queued now is for this run.
-            let delivery = self.0.follow_up("f2").delivery;
-            drive(run);
-            delivery
-        });
-        *self.1.lock().unwrap() = Some(begun);
-    }
-}
-
-/// Next to C020: a run that was never polled leaves nothing behind, not even for the moment in which the agent is
-/// idle again: what `continue` took is back before anybody can notice.
+/// C013: who queues after an abort is told that this run will not look; what it had taken is free when it says it ended.
 #[test]
-fn c020_a_run_never_polled_returns_what_it_took_before_the_agent_is_idle() {
-    let rig = Rig::new([say("1"), say("2"), say("3")], |agent, _| agent);
-    rig.prompt("go");
-    rig.agent.follow_up("f1");
-    let run = rig.agent.continue_run().unwrap();
-    let waiter = Arc::new(GoOn(rig.agent.clone(), Mutex::default()));
-    let mut idle = std::pin::pin!(rig.agent.wait_for_idle());
-    let waker = Waker::from(Arc::clone(&waiter));
-    assert!(
-        idle.as_mut()
-            .poll(&mut std::task::Context::from_waker(&waker))
-            .is_pending()
-    );
-    drop(run);
-    assert_eq!(*waiter.1.lock().unwrap(), Some(Ok(Delivery::ThisRun)));
-    assert_eq!(rig.transcript(), "u, a/stop, u f1, a/stop, u f2, a/stop");
-
-    // And nobody is told that the run that is gone will look at the queue.
-    let run = rig.agent.prompt("never said").unwrap();
-    drop(run);
-    assert_eq!(rig.agent.steer("s").delivery, Delivery::NextRun);
+fn c013_after_an_abort_the_queues_belong_to_the_next_run() {
+    let rig = Rig::new([say("1"), say("2")], |agent, _| agent);
+    let mut run = rig.agent.prompt("go").unwrap();
+    until(&mut run, "te(stop)[0]");
+    let taken = rig.agent.steer("taken");
+    assert_eq!(taken.delivery, Delivery::ThisRun);
+    until(&mut run, "ts");
+    rig.agent.abort();
+    assert_eq!(rig.agent.steer("late").delivery, Delivery::NextRun);
+    assert!(rig.agent.recall(taken.id).is_none(), "the run has it still");
+    until(&mut run, "ae[3]");
+    assert!(rig.agent.recall(taken.id).is_some());
 }
 
 /// C019 (a): queued when the run has just ended, and said so.

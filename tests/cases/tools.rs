@@ -135,6 +135,33 @@ fn c018_a_late_update_is_not_that_of_a_later_batch() {
     }
 }
 
+/// C018: the tool has settled with its result, not with what a hook makes of it.
+#[test]
+fn c018_an_update_while_the_hook_is_asked_is_late() {
+    let (kept, gate) = (Arc::new(Mutex::new(None)), CancellationToken::new());
+    let rig = Rig::new([calls("a:t"), say("END")], |agent, _| {
+        let (kept, gate) = (Arc::clone(&kept), gate.clone());
+        let keeping = tool("t", move |_, cx| {
+            kept.lock().unwrap().replace(cx);
+            std::future::ready("ok")
+        });
+        agent.tool(keeping).after_tool_call(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.cancelled().await;
+                ResultPatch::keep()
+            }
+        })
+    });
+    let mut run = rig.start("go");
+    run.stall();
+    kept.lock().unwrap().take().unwrap().progress("late");
+    assert!(run.run().is_none());
+    gate.cancel();
+    run.finish();
+    assert!(!rig.log.line().contains("xu"), "{}", rig.log.line());
+}
+
 /// C018 with a thread that reports on and on: no update behind the call's end (I1 checks that), none in a later run.
 #[test]
 fn c018_updates_of_a_thread_stop_at_the_end_of_the_call() {
