@@ -1,0 +1,5 @@
+//! A model over HTTP, both ends.
+
+mod wire;
+
+pub use wire::PATH;
