@@ -1,19 +1,10 @@
-//! What both ends agree on: the path, the request's JSON.
+//! A request as it goes out.
 
 use serde::{Serialize, Serializer};
 
 use crate::message::{Message, Messages, Model, StreamOptions, ThinkingLevel};
 use crate::stream_fn::Request;
 use crate::tool::ToolSet;
-
-/// Where a proxy takes requests, below its URL. The method is `POST`.
-pub const PATH: &str = "/api/stream";
-
-/// The media type of a request.
-pub(crate) const JSON: &str = "application/json";
-
-/// The media type of an answer.
-pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// The body of a request, by reference: what of a [`Request`] may leave the process.
 ///
