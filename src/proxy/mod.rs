@@ -66,17 +66,28 @@
 //!
 //! An error is the last event, and what came before it stands.
 
+#[cfg(feature = "proxy")]
 mod client;
+#[cfg(feature = "proxy")]
 mod client_http;
+#[cfg(feature = "proxy")]
 mod client_stream;
+#[cfg(feature = "proxy")]
 mod decode;
+#[cfg(feature = "proxy")]
 mod decode_blocks;
+#[cfg(feature = "proxy")]
 mod json_event;
+#[cfg(feature = "proxy")]
 mod json_text;
+#[cfg(feature = "proxy")]
 mod sse_lines;
 mod wire;
 
+#[cfg(feature = "proxy")]
 pub use client::{Activity, ProxyConfigError, ProxyModel, ProxyModelBuilder, ProxyToken};
+#[cfg(feature = "proxy")]
 pub use client_stream::ProxyStream;
+#[cfg(feature = "proxy")]
 pub use decode::{DecoderLimits, ProxyDecoder};
 pub use wire::PATH;
