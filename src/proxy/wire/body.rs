@@ -89,9 +89,11 @@ mod tests {
         let mut request = Request::new("m");
         request.thinking_level = ThinkingLevel::Low;
         request.api_key = Some(ApiKey::new("secret"));
-        let mut options = StreamOptions::default();
-        options.api_key = request.api_key.clone();
-        options.max_tokens = Some(64);
+        let options = StreamOptions {
+            api_key: request.api_key.clone(),
+            max_tokens: Some(64),
+            ..StreamOptions::default()
+        };
         request.options = options.into();
         let text = serde_json::to_string(&RequestBody::new(&request)).unwrap();
         assert!(!text.contains("secret"), "{text}");
