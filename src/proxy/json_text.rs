@@ -7,8 +7,8 @@
 use std::char::{REPLACEMENT_CHARACTER, decode_utf16};
 use std::fmt;
 
-use serde::de::{Deserializer, Error, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 
 /// A string as it was sent.
 #[derive(Debug, PartialEq, Eq)]
