@@ -1,7 +1,9 @@
 //! One event from its JSON.
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
@@ -136,14 +138,42 @@ enum Reason {
     Other,
 }
 
-/// The fields of all events.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The name of a field.
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Type,
+    ContentIndex,
+    Delta,
+    ContentSignature,
+    Id,
+    ToolName,
+    ToolCall,
+    Reason,
+    ErrorMessage,
+    Usage,
+    #[serde(alias = "error")]
+    Message,
+    Api,
+    Provider,
+    Model,
+    ResponseId,
+    #[serde(other)]
+    Other,
+}
+
+/// The fields of all events. The last of a name counts, as in JavaScript.
+#[derive(Debug, Default)]
 struct Flat {
-    #[serde(rename = "type", default)]
     kind: Kind,
     content_index: Option<usize>,
     delta: Option<JsonText>,
+    /// Apart, because nearly all events are deltas, and those pay for every field they do not have.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
     content_signature: Option<JsonText>,
     id: Option<JsonText>,
     tool_name: Option<JsonText>,
@@ -151,28 +181,59 @@ struct Flat {
     reason: Option<Reason>,
     error_message: Option<JsonText>,
     usage: Option<Box<Usage>>,
-    #[serde(alias = "error")]
-    message: Option<Message>,
+    message: Option<Box<AssistantMessage>>,
     api: Option<JsonText>,
     provider: Option<JsonText>,
     model: Option<JsonText>,
     response_id: Option<JsonText>,
 }
 
-type Message = Box<AssistantMessage>;
-
-impl Flat {
-    fn into_parsed(self) -> Parsed {
-        match self.kind {
-            Kind::Unknown => Parsed::Unknown,
-            Kind::Start => Parsed::Event(AssistantEvent::Start { head: self.head() }),
-            Kind::Done => self.done(),
-            Kind::Error => Parsed::Event(self.error()),
-            _ => match self.content_index {
-                Some(content_index) => self.block_event(content_index),
-                None => Parsed::Malformed("an event of a block has no contentIndex".to_owned()),
-            },
+impl<'de> Deserialize<'de> for Flat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyEvent;
+        impl<'de> Visitor<'de> for AnyEvent {
+            type Value = Flat;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an event")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Flat, A::Error> {
+                let mut flat = Flat::default();
+                while let Some(field) = fields.next_key()? {
+                    match field {
+                        Field::Type => flat.kind = fields.next_value()?,
+                        Field::ContentIndex => flat.content_index = fields.next_value()?,
+                        Field::Delta => flat.delta = fields.next_value()?,
+                        Field::Other => {
+                            fields.next_value::<IgnoredAny>()?;
+                        }
+                        field => flat.rare.get_or_insert_default().read(&field, &mut fields)?,
+                    }
+                }
+                Ok(flat)
+            }
         }
+        deserializer.deserialize_map(AnyEvent)
+    }
+}
+
+impl Rare {
+    fn read<'de, A: MapAccess<'de>>(&mut self, field: &Field, fields: &mut A) -> Result<(), A::Error> {
+        match field {
+            Field::ContentSignature => self.content_signature = fields.next_value()?,
+            Field::Id => self.id = fields.next_value()?,
+            Field::ToolName => self.tool_name = fields.next_value()?,
+            Field::ToolCall => self.tool_call = fields.next_value()?,
+            Field::Reason => self.reason = fields.next_value()?,
+            Field::ErrorMessage => self.error_message = fields.next_value()?,
+            Field::Usage => self.usage = fields.next_value()?,
+            Field::Message => self.message = fields.next_value()?,
+            Field::Api => self.api = fields.next_value()?,
+            Field::Provider => self.provider = fields.next_value()?,
+            Field::Model => self.model = fields.next_value()?,
+            Field::ResponseId => self.response_id = fields.next_value()?,
+            Field::Type | Field::ContentIndex | Field::Delta | Field::Other => {}
+        }
+        Ok(())
     }
 
     fn head(self) -> Option<Box<ResponseHead>> {
@@ -213,44 +274,63 @@ impl Flat {
             message: self.message,
         }
     }
+}
 
-    fn block_event(self, content_index: usize) -> Parsed {
-        let content_signature = self.content_signature.map(JsonText::alone);
-        Parsed::Event(match self.kind {
-            Kind::TextDelta => return delta(BlockKind::Text, content_index, self.delta),
-            Kind::ThinkingDelta => return delta(BlockKind::Thinking, content_index, self.delta),
-            Kind::ToolCallDelta => return delta(BlockKind::ToolCall, content_index, self.delta),
-            Kind::TextStart => AssistantEvent::TextStart { content_index },
-            Kind::TextEnd => AssistantEvent::TextEnd {
+impl Flat {
+    fn into_parsed(self) -> Parsed {
+        let kind = match self.kind {
+            Kind::TextDelta => BlockKind::Text,
+            Kind::ThinkingDelta => BlockKind::Thinking,
+            Kind::ToolCallDelta => BlockKind::ToolCall,
+            _ => return self.into_other(),
+        };
+        match (self.content_index, self.delta) {
+            (Some(content_index), Some(delta)) => Parsed::Delta {
+                kind,
                 content_index,
-                content_signature,
+                delta,
             },
-            Kind::ThinkingStart => AssistantEvent::ThinkingStart { content_index },
-            Kind::ThinkingEnd => AssistantEvent::ThinkingEnd {
-                content_index,
-                content_signature,
-            },
-            Kind::ToolCallStart => AssistantEvent::ToolCallStart {
-                content_index,
-                id: self.id.unwrap_or_default().alone(),
-                tool_name: self.tool_name.unwrap_or_default().alone(),
-            },
-            Kind::ToolCallEnd => AssistantEvent::ToolCallEnd {
-                content_index,
-                tool_call: self.tool_call,
-            },
-            Kind::Start | Kind::Done | Kind::Error | Kind::Unknown => return Parsed::Unknown,
-        })
+            _ => Parsed::Malformed("a delta has no delta or contentIndex".to_owned()),
+        }
+    }
+
+    fn into_other(self) -> Parsed {
+        let rare = self.rare.map(|rare| *rare).unwrap_or_default();
+        match (self.kind, self.content_index) {
+            (Kind::Unknown, _) => Parsed::Unknown,
+            (Kind::Start, _) => Parsed::Event(AssistantEvent::Start { head: rare.head() }),
+            (Kind::Done, _) => rare.done(),
+            (Kind::Error, _) => Parsed::Event(rare.error()),
+            (kind, Some(content_index)) => block_event(kind, content_index, rare),
+            (_, None) => Parsed::Malformed("an event of a block has no contentIndex".to_owned()),
+        }
     }
 }
 
-fn delta(kind: BlockKind, content_index: usize, delta: Option<JsonText>) -> Parsed {
-    match delta {
-        Some(delta) => Parsed::Delta {
-            kind,
+fn block_event(kind: Kind, content_index: usize, rare: Rare) -> Parsed {
+    let content_signature = rare.content_signature.map(JsonText::alone);
+    Parsed::Event(match kind {
+        Kind::TextStart => AssistantEvent::TextStart { content_index },
+        Kind::TextEnd => AssistantEvent::TextEnd {
             content_index,
-            delta,
+            content_signature,
         },
-        None => Parsed::Malformed("a delta event has no delta".to_owned()),
-    }
+        Kind::ThinkingStart => AssistantEvent::ThinkingStart { content_index },
+        Kind::ThinkingEnd => AssistantEvent::ThinkingEnd {
+            content_index,
+            content_signature,
+        },
+        Kind::ToolCallStart => AssistantEvent::ToolCallStart {
+            content_index,
+            id: rare.id.unwrap_or_default().alone(),
+            tool_name: rare.tool_name.unwrap_or_default().alone(),
+        },
+        Kind::ToolCallEnd => AssistantEvent::ToolCallEnd {
+            content_index,
+            tool_call: rare.tool_call,
+        },
+        // These are no events of a block, or have been told apart before.
+        Kind::TextDelta | Kind::ThinkingDelta | Kind::ToolCallDelta => return Parsed::Unknown,
+        Kind::Start | Kind::Done | Kind::Error | Kind::Unknown => return Parsed::Unknown,
+    })
 }

@@ -12,6 +12,8 @@ mod fixture_proxy;
 mod json;
 mod loader;
 mod op;
+#[cfg(all(test, feature = "proxy"))]
+mod proxy;
 mod report;
 #[cfg(test)] // for clippy: helpers of tests may panic
 mod selftest;
