@@ -90,15 +90,18 @@
 //! | [`hooks`] | where an app decides |
 //! | [`stream_fn`] | how a model is called; a scripted model for tests |
 //! | [`mod@agent_loop`] | the loop |
+//! | `proxy` | a model over HTTP, both ends; with their features |
 //! | [`agent`] | the agent |
 //!
 //! # Features
 //!
-//! Both are on by default.
+//! The first two are on by default.
 //!
 //! - `jsonschema`: tool arguments are validated, and coerced, by the tool's JSON Schema. Without it they only have to be
 //!   an object, and typed tools refuse what does not deserialise.
 //! - `schemars`: the functions `tool` and `tool_with`, which take the JSON Schema from a struct.
+//! - `proxy`: a model behind a proxy server, over plain HTTP; with `proxy-rustls` or `proxy-native-tls` over HTTPS.
+//! - `proxy-server`: the proxy server, for any web framework.
 
 // Here and not in the manifest: tests and examples fail by panicking.
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
