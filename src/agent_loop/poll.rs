@@ -230,11 +230,15 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
                 let queued = self.ticket.close_at_limit();
                 self.enter(Step::Ended(state.handle_queued(queued)))
             }
-            Step::FollowUp(state) => {
-                let lease = self.ticket.last_look();
-                let messages = self.lease.insert(lease).messages();
-                self.enter(state.handle_messages(messages).into())
-            }
+            Step::FollowUp(state) => match self.ticket.last_look_unless_closed() {
+                Some(lease) => {
+                    let messages = self.lease.insert(lease).messages();
+                    self.enter(state.handle_messages(messages).into())
+                }
+                // An abort closes the ticket first and cancels the token then; this is in between. To complete would
+                // strand what was queued for this run.
+                None => self.end(|model, now| state.abort(model, now)),
+            },
             Step::Ended(state) => {
                 let end = state.end();
                 let (transcript, messages) = state.into_parts();
