@@ -145,7 +145,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
 
     fn report(&mut self, state: &mut ExecutingTools<M>) -> bool {
         let mut any = false;
-        while let Some((index, update)) = self.updates.pop() {
+        for (index, update) in self.updates.take() {
             any |= state.update(index, update);
         }
         any
