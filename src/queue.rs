@@ -45,6 +45,7 @@ pub enum Delivery {
 
 /// The answer to queueing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Queued {
     /// By which it can be [recalled](Queues::recall).
     pub id: QueueId,

@@ -411,7 +411,7 @@ impl<M: AgentMessage> Agent<M> {
         self.shared.settings().options
     }
 
-    /// Sets what every request says beside the context.
+    /// Sets what every request says beside the context, the key included.
     pub fn set_options(&self, options: StreamOptions) {
         let options = Arc::new(options);
         self.shared.set(|settings| &mut settings.options, options);

@@ -13,7 +13,8 @@ use super::AgentState;
 use super::listener::Listeners;
 use super::settings::{Fixed, Settings};
 
-/// An agent. Locks are taken in the order of the fields, held for a few statements, and never over foreign code.
+/// An agent. Locks are taken in the order of the fields, held for a few statements, and never over foreign code but
+/// the getters of messages.
 pub(super) struct Shared<M: AgentMessage> {
     /// The active run.
     active: Mutex<Option<Arc<Active>>>,
