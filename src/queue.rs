@@ -45,6 +45,7 @@ pub enum Delivery {
 
 /// The answer to queueing a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Queued {
     /// By which it can be [recalled](Queues::recall).
     pub id: QueueId,
@@ -56,8 +57,8 @@ pub struct Queued {
 ///
 /// Nothing is lost or doubled (I4): a run [leases](Lease) what it takes, commits it message by message as it enters
 /// the transcript, and what it does not commit is at its old place again, in front, as if nobody had taken it. Nothing
-/// is stranded: a run ends only by a [last look](RunTicket::last_look), in which finding nothing and no longer counting as
-/// active are one step.
+/// is stranded: a run with nothing left to do ends by a [last look](RunTicket::last_look), in which finding nothing and no
+/// longer counting as active are one step.
 ///
 /// No operation waits for a run.
 ///
@@ -320,9 +321,15 @@ impl<M> RunTicket<M> {
     /// The look of a run that would end: what steering it has not seen, else follow-ups; if there is nothing, the run
     /// is no longer active from this very moment.
     pub fn last_look(&self) -> Lease<M> {
+        let looked = self.last_look_unless_closed();
+        looked.unwrap_or_else(|| self.queues.no_lease(QueueKind::FollowUp))
+    }
+
+    /// The same; `None` if the run was closed by somebody else, so that what is queued, if anything, is not for it.
+    pub(crate) fn last_look_unless_closed(&self) -> Option<Lease<M>> {
         let mut inner = self.queues.lock();
         if !inner.is_active(self.id) {
-            return self.queues.no_lease(QueueKind::FollowUp);
+            return None;
         }
         let mut lease = self.queues.lease_locked(&mut inner, QueueKind::Steering);
         if lease.is_empty() {
@@ -331,7 +338,7 @@ impl<M> RunTicket<M> {
         if lease.is_empty() {
             inner.close(self.id);
         }
-        lease
+        Some(lease)
     }
 
     /// The run will not look again; whether anything is queued in this moment.

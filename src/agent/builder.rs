@@ -81,7 +81,7 @@ impl<M: AgentMessage> AgentBuilder<M> {
         self
     }
 
-    /// What every request says beside the context.
+    /// What every request says beside the context. Replaces what was set before, the key included.
     pub fn options(mut self, options: StreamOptions) -> Self {
         self.settings.options = Arc::new(options);
         self

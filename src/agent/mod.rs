@@ -107,8 +107,9 @@ impl<M: AgentMessage> Agent<M> {
             if !last.is_some_and(|answer| answer.stop_reason.is_failure()) {
                 return Err(StartError::NothingToRetry);
             }
-            let kept = transcript.prefix(transcript.len() - 1);
-            Ok((self.going_on(&kept)?, kept.clone(), Some(kept.len())))
+            // On storage of its own: the old one holds what is dropped, and would be copied anew by all who push.
+            let kept: Transcript<M> = transcript.iter().take(transcript.len() - 1).cloned().collect();
+            Ok((self.going_on(&kept)?, kept.clone(), Some(kept)))
         })
     }
 
@@ -130,7 +131,7 @@ impl<M: AgentMessage> Agent<M> {
 
     fn begin(
         &self,
-        start: impl FnOnce(Transcript<M>) -> Result<(Start<M>, Transcript<M>, Option<usize>), StartError>,
+        start: impl FnOnce(Transcript<M>) -> Result<(Start<M>, Transcript<M>, Option<Transcript<M>>), StartError>,
     ) -> Result<Run<M>, StartError> {
         let shared = &self.shared;
         shared.begin(|active| {
@@ -410,7 +411,7 @@ impl<M: AgentMessage> Agent<M> {
         self.shared.settings().options
     }
 
-    /// Sets what every request says beside the context.
+    /// Sets what every request says beside the context, the key included.
     pub fn set_options(&self, options: StreamOptions) {
         let options = Arc::new(options);
         self.shared.set(|settings| &mut settings.options, options);

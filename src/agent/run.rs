@@ -13,7 +13,7 @@ use crate::agent_loop::foreign::{catch, error_text};
 use crate::agent_loop::{AgentLoop, ListenerError, NextStep, Outcome};
 use crate::event::AgentEvent;
 use crate::machine::RunEnd;
-use crate::message::{AgentMessage, AssistantMessage, Message, Messages};
+use crate::message::{AgentMessage, AssistantMessage, Message, Messages, Transcript};
 use crate::stream_fn::BoxedStream;
 use crate::tool::{BoxError, BoxFuture};
 
@@ -61,8 +61,8 @@ pub struct Run<M: AgentMessage = Message> {
     /// An event whose async listeners are being awaited.
     telling: Option<Telling<M>>,
     errors: Vec<ListenerError>,
-    /// How many messages of the transcript a retry keeps.
-    keep: Option<usize>,
+    /// What a retry keeps of the transcript.
+    keep: Option<Transcript<M>>,
     progress: Progress,
 }
 
@@ -84,7 +84,12 @@ struct Telling<M: AgentMessage> {
 }
 
 impl<M: AgentMessage> Run<M> {
-    pub(super) fn new(inner: Inner<M>, shared: Arc<Shared<M>>, active: Arc<Active>, keep: Option<usize>) -> Self {
+    pub(super) fn new(
+        inner: Inner<M>,
+        shared: Arc<Shared<M>>,
+        active: Arc<Active>,
+        keep: Option<Transcript<M>>,
+    ) -> Self {
         Self {
             inner: Box::pin(inner),
             shared,
@@ -232,8 +237,10 @@ impl<M: AgentMessage> Run<M> {
     fn begin(&mut self) {
         if self.progress == Progress::Begun {
             self.progress = Progress::Polled;
-            if let Some(len) = self.keep.take() {
-                lock(&self.shared.state).keep(len);
+            if let Some(kept) = self.keep.take() {
+                let before = lock(&self.shared.state).keep(kept);
+                // May be the last copy of a message, which is foreign: dropped without the lock.
+                drop(before);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the handles of an agent and its run share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +13,8 @@ use super::AgentState;
 use super::listener::Listeners;
 use super::settings::{Fixed, Settings};
 
-/// An agent. Locks are taken in the order of the fields, held for a few statements, and never over foreign code.
+/// An agent. Locks are taken in the order of the fields, held for a few statements, and never over foreign code but
+/// the getters of messages.
 pub(super) struct Shared<M: AgentMessage> {
     /// The active run.
     active: Mutex<Option<Arc<Active>>>,
@@ -34,7 +35,8 @@ pub(super) struct Active {
     /// Cancelled when it has ended and its listeners are done.
     pub(super) done: CancellationToken,
     stop_after_turn: AtomicBool,
-    queue_run: Mutex<Option<RunId>>,
+    /// Its name at the queues; set before anybody else sees the run.
+    queue_run: OnceLock<RunId>,
 }
 
 /// Locks a mutex that no panic leaves half-way: no foreign code runs under our locks.
@@ -50,7 +52,7 @@ impl Active {
             cancel: CancellationToken::new(),
             done: CancellationToken::new(),
             stop_after_turn: AtomicBool::new(false),
-            queue_run: Mutex::new(None),
+            queue_run: OnceLock::new(),
         }
     }
 
@@ -96,7 +98,7 @@ impl<M: AgentMessage> Shared<M> {
         }
         let run = Arc::new(Active::new());
         let (handle, id) = begin(&run)?;
-        *lock(&run.queue_run) = Some(id);
+        let _ = run.queue_run.set(id);
         *active = Some(run);
         Ok(handle)
     }
@@ -126,8 +128,8 @@ impl<M: AgentMessage> Shared<M> {
 
     /// The same for this run.
     pub(super) fn abort_run(&self, run: &Active) {
-        if let Some(id) = *lock(&run.queue_run) {
-            self.queues.close_run(id);
+        if let Some(id) = run.queue_run.get() {
+            self.queues.close_run(*id);
         }
         run.cancel.cancel();
     }

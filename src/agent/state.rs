@@ -123,9 +123,9 @@ impl<M: AgentMessage> AgentState<M> {
         self.error.as_deref()
     }
 
-    /// Keeps only the first `len` messages.
-    pub(super) fn keep(&mut self, len: usize) {
-        self.transcript = self.transcript.prefix(len);
+    /// Keeps only these messages, the first ones; gives the transcript as it was.
+    pub(super) fn keep(&mut self, kept: Transcript<M>) -> Transcript<M> {
+        std::mem::replace(&mut self.transcript, kept)
     }
 }
 

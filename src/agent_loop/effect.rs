@@ -6,24 +6,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::event::AgentEvent;
-use crate::hooks::{CallContext, Decision, Hooks, PrepareRequest, RequestContext, RequestPlan, TurnSummary};
+use crate::hooks::{CallContext, Hooks, PrepareRequest, RequestContext, RequestPlan, TurnSummary};
 use crate::machine::{
     ABORTED_CALL, AfterAnswer, AfterFollowUp, AfterSteering, AfterTurn, AnswerEnd, AtLimit, AwaitingSteering, Ended,
     ExecutingTools, FollowUp, PreflightCall, Requesting, Streaming, TurnEnd,
 };
-use crate::message::{AgentMessage, Model, ToolCall, ToolResult};
+use crate::message::{AgentMessage, Model, ToolResult};
 use crate::schema::ValidatedArguments;
 use crate::stream_fn::{Request, StreamFn};
-use crate::tool::{RegisteredTool, ToolSet};
+use crate::tool::ToolSet;
 
-use super::foreign::{Stopped, Time, ask, catch, error_text};
-
-/// The result of a call that was blocked without a reason.
-const BLOCKED: &str = "Tool execution was blocked";
+use super::foreign::{Stopped, Time, ask, catch};
 
 /// What effects and tools need of the loop.
 #[derive(Debug)]
@@ -164,13 +160,7 @@ where
             Step::ExecutingTools(state)
         }
         Effect::Stop(state, model) => {
-            let summary = TurnSummary {
-                message: Arc::clone(state.message()),
-                tool_results: state.tool_results().to_vec(),
-                transcript: state.transcript().clone(),
-                new_messages: state.new_messages().clone(),
-                cancel: env.cancel.clone(),
-            };
+            let summary = TurnSummary::new(&state, env.cancel.clone());
             match ask(&env.cancel, || env.hooks.should_stop_after_turn(summary)).await {
                 Ok(stop) => state.handle_stop(stop).into(),
                 Err(Stopped::Aborted) => Step::Ended(state.abort(&model, env.clock.now())),
@@ -217,20 +207,15 @@ where
     H: Hooks<M>,
 {
     let Env { hooks, cancel, .. } = env;
-    let request = PrepareRequest {
-        plan: RequestPlan {
-            transcript: state.transcript().clone(),
-            ..plan
-        },
-        cancel: cancel.clone(),
+    let plan = RequestPlan {
+        transcript: state.transcript().clone(),
+        ..plan
     };
+    let request = PrepareRequest::new(plan, cancel.clone());
     let plan = ask(cancel, || hooks.prepare_request(request)).await?;
     model.clone_from(&plan.model);
     state.replace_transcript(plan.transcript.clone());
-    let context = |transcript| RequestContext {
-        transcript,
-        cancel: cancel.clone(),
-    };
+    let context = |transcript| RequestContext::new(transcript, cancel.clone());
     let transcript = ask(cancel, || hooks.transform_context(context(plan.transcript.clone()))).await?;
     let messages = ask(cancel, || hooks.convert_to_llm(context(transcript))).await?;
     let key = ask(cancel, || hooks.api_key(model.provider.clone())).await?;
@@ -246,57 +231,26 @@ where
     Ok((request, plan))
 }
 
-/// The result of a call that is not run.
-type Rejection = Box<ToolResult>;
-
-fn reject(text: impl Into<String>) -> Rejection {
-    Box::new(ToolResult::error(text))
-}
-
 /// Checks a call (§4.4): find the tool, prepare and validate the arguments, ask the hook. An error is its result.
 async fn preflight<M, H, S>(
     state: &ExecutingTools<M>,
     preflight: &PreflightCall,
     tools: &ToolSet,
     env: &Env<H, S>,
-) -> Result<ValidatedArguments, Rejection>
+) -> Result<ValidatedArguments, Box<ToolResult>>
 where
     M: AgentMessage,
     H: Hooks<M>,
 {
+    let error = |text| Box::new(ToolResult::error(text));
     let call = preflight.call();
-    let Some(tool) = tools.find(&call.name) else {
-        return Err(reject(format!("Tool {} not found", call.name)));
-    };
-    if let Some(error) = &call.arguments_error {
-        return Err(reject(format!("Tool call was not executed: {error}")));
-    }
-    let prepared = catch(|| tool.tool().prepare_arguments(call.arguments.clone()))
-        .map_err(|panic| reject(format!("Tool {} {panic}", call.name)))?
-        .map_err(|error| reject(error_text(error)))?;
-    let arguments = validate(tool, call, prepared)?;
-    let context = CallContext {
-        index: preflight.index(),
-        call: Arc::clone(call),
-        arguments: arguments.clone(),
-        tool: Arc::clone(tool.tool()),
-        message: Arc::clone(state.message()),
-        transcript: state.context().clone(),
-        cancel: env.cancel.clone(),
-    };
+    let checked = catch(|| tools.check(call));
+    let (tool, arguments) = checked.map_err(|panic| error(format!("Tool {} {panic}", call.name)))??;
+    let cancel = env.cancel.clone();
+    let context = CallContext::new(state, preflight.index(), call, arguments.clone(), tool, cancel);
     match ask(&env.cancel, || env.hooks.before_tool_call(context)).await {
-        Ok(Decision::Allow) => Ok(arguments),
-        Ok(Decision::Replace(replaced)) => validate(tool, call, replaced),
-        Ok(Decision::Block { reason, terminate }) => Err(Box::new(ToolResult {
-            terminate,
-            ..ToolResult::error(reason.unwrap_or_else(|| BLOCKED.to_owned()))
-        })),
-        Err(Stopped::Aborted) => Err(reject(ABORTED_CALL)),
-        Err(Stopped::Failed(error)) => Err(reject(error)),
+        Ok(decision) => decision.apply(tool, call, arguments),
+        Err(Stopped::Aborted) => Err(error(ABORTED_CALL.to_owned())),
+        Err(Stopped::Failed(text)) => Err(error(text)),
     }
-}
-
-fn validate(tool: &RegisteredTool, call: &ToolCall, arguments: Value) -> Result<ValidatedArguments, Rejection> {
-    let checked = tool.schema().check(&call.name, &call.arguments, arguments);
-    checked.map_err(|error| reject(error.to_string()))
 }

@@ -61,23 +61,16 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
         env: &Arc<Env<H, S>>,
     ) {
         let (call, arguments) = allowed.start();
-        let Some(tool) = tools.find(&call.call().name) else {
+        let tool = match tools.tool_of(call.call()) {
+            Ok(tool) => tool,
             // The preflight found it in the same set.
-            let result = ToolResult::error(format!("Tool {} not found", call.call().name));
-            return state.complete(call, result, env.clock.now());
+            Err(result) => return state.complete(call, *result, env.clock.now()),
         };
-        let tool = Arc::clone(tool.tool());
         let sink = self.updates.sink(call.index());
         let cx = ToolContext::new(Arc::clone(call.call()), env.cancel.clone(), sink.clone());
-        let context = CallContext {
-            index: call.index(),
-            call: Arc::clone(call.call()),
-            arguments: arguments.clone(),
-            tool: Arc::clone(&tool),
-            message: Arc::clone(state.message()),
-            transcript: state.context().clone(),
-            cancel: env.cancel.clone(),
-        };
+        let cancel = env.cancel.clone();
+        let context = CallContext::new(state, call.index(), call.call(), arguments.clone(), tool, cancel);
+        let tool = Arc::clone(tool.tool());
         match catch(|| tool.execute(arguments, cx)) {
             Ok(running) => self.tasks.push(Task {
                 call: Some(call),
@@ -89,6 +82,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
             }),
             Err(panic) => {
                 sink.close();
+                self.report(state);
                 let result = ToolResult::error(format!("Tool {} {panic}", call.call().name));
                 state.complete(call, result, env.clock.now());
             }
@@ -151,7 +145,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
 
     fn report(&mut self, state: &mut ExecutingTools<M>) -> bool {
         let mut any = false;
-        while let Some((index, update)) = self.updates.pop() {
+        for (index, update) in self.updates.take() {
             any |= state.update(index, update);
         }
         any
@@ -198,10 +192,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
 impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
     fn ask_hook(&mut self, result: ToolResult, cx: &mut Context<'_>) -> Poll<ToolResult> {
         let result = Arc::new(result);
-        let outcome = CallOutcome {
-            cx: self.context.clone(),
-            result: Arc::clone(&result),
-        };
+        let outcome = CallOutcome::new(self.context.clone(), Arc::clone(&result));
         let env = Arc::clone(&self.env);
         let hook = async move { env.hooks.after_tool_call(outcome).await };
         self.enter(Stage::Hook(result, Box::pin(hook)));

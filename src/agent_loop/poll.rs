@@ -11,7 +11,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use crate::event::AgentEvent;
 use crate::hooks::Hooks;
-use crate::machine::{AnswerEnd, Ended, ExecutingTools, ExecutionMode, PreflightCall, Streaming, ToolAction};
+use crate::machine::{AnswerEnd, Ended, ExecutingTools, PreflightCall, Streaming, ToolAction};
 use crate::message::{AgentMessage, Model};
 use crate::queue::QueueKind;
 use crate::stream_fn::StreamFn;
@@ -218,7 +218,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
                 }
             }
             Step::ToolCalls(state) => {
-                let mode = self.execution_mode(&state);
+                let mode = self.plan.tools.execution_mode(state.calls(), self.plan.execution_mode);
                 Work::ExecutingTools {
                     state: state.with_mode(mode, self.max_concurrent_tools),
                     grace: None,
@@ -230,11 +230,15 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
                 let queued = self.ticket.close_at_limit();
                 self.enter(Step::Ended(state.handle_queued(queued)))
             }
-            Step::FollowUp(state) => {
-                let lease = self.ticket.last_look();
-                let messages = self.lease.insert(lease).messages();
-                self.enter(state.handle_messages(messages).into())
-            }
+            Step::FollowUp(state) => match self.ticket.last_look_unless_closed() {
+                Some(lease) => {
+                    let messages = self.lease.insert(lease).messages();
+                    self.enter(state.handle_messages(messages).into())
+                }
+                // An abort closes the ticket first and cancels the token then; this is in between. To complete would
+                // strand what was queued for this run.
+                None => self.end(|model, now| state.abort(model, now)),
+            },
             Step::Ended(state) => {
                 let end = state.end();
                 let (transcript, messages) = state.into_parts();
@@ -247,19 +251,6 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
     fn end(&mut self, end: impl FnOnce(&Model, u64) -> Ended<M>) -> Work<M, S::Stream, F> {
         let ended = end(&self.plan.model, self.now());
         self.enter(Step::Ended(ended))
-    }
-
-    /// One sequential tool makes its batch sequential.
-    fn execution_mode(&self, state: &ExecutingTools<M>) -> ExecutionMode {
-        let sequential = state.calls().any(|call| {
-            let tool = self.plan.tools.find(&call.name);
-            tool.and_then(|tool| tool.execution_mode()) == Some(ExecutionMode::Sequential)
-        });
-        if sequential {
-            ExecutionMode::Sequential
-        } else {
-            self.plan.execution_mode
-        }
     }
 
     fn poll_model(

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::machine::ExecutionMode;
+use crate::machine::{ExecutingTools, ExecutionMode, TurnEnd};
 use crate::message::{
     AgentMessage, Content, Message, Messages, Model, StreamOptions, ThinkingLevel, ToolCall, ToolResult, Transcript,
 };
 use crate::schema::ValidatedArguments;
-use crate::tool::{Tool, ToolSet};
+use crate::tool::{RegisteredTool, Tool, ToolSet};
+
+/// The result of a call that was blocked without a reason.
+const BLOCKED: &str = "Tool execution was blocked";
 
 /// What a request is made of. A hook may replace any of it, for this and later requests of the run.
 #[derive(Debug, Clone)]
@@ -58,6 +61,13 @@ pub struct PrepareRequest<M = Message> {
     pub cancel: CancellationToken,
 }
 
+impl<M> PrepareRequest<M> {
+    /// A request that is about to be made, for whoever asks hooks without the loop.
+    pub fn new(plan: RequestPlan<M>, cancel: CancellationToken) -> Self {
+        Self { plan, cancel }
+    }
+}
+
 /// What [`Hooks::transform_context`](super::Hooks::transform_context) and
 /// [`Hooks::convert_to_llm`](super::Hooks::convert_to_llm) are given.
 #[derive(Debug, Clone)]
@@ -67,6 +77,13 @@ pub struct RequestContext<M = Message> {
     pub transcript: Transcript<M>,
     /// Cancelled when the run is aborted.
     pub cancel: CancellationToken,
+}
+
+impl<M> RequestContext<M> {
+    /// A request that is made of this transcript, for whoever asks hooks without the loop.
+    pub fn new(transcript: Transcript<M>, cancel: CancellationToken) -> Self {
+        Self { transcript, cancel }
+    }
 }
 
 /// A tool call that hooks look at: what both tool hooks are given.
@@ -87,6 +104,28 @@ pub struct CallContext<M = Message> {
     pub transcript: Transcript<M>,
     /// Cancelled when the run is aborted.
     pub cancel: CancellationToken,
+}
+
+impl<M: AgentMessage> CallContext<M> {
+    /// The call at `index` of a batch, whose `arguments` for `tool` are valid; for whoever asks hooks without the loop.
+    pub fn new(
+        batch: &ExecutingTools<M>,
+        index: usize,
+        call: &Arc<ToolCall>,
+        arguments: ValidatedArguments,
+        tool: &RegisteredTool,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self {
+            index,
+            call: Arc::clone(call),
+            arguments,
+            tool: Arc::clone(tool.tool()),
+            message: Arc::clone(batch.message()),
+            transcript: batch.context().clone(),
+            cancel,
+        }
+    }
 }
 
 impl<M> CallContext<M> {
@@ -117,6 +156,11 @@ pub struct CallOutcome<M = Message> {
 }
 
 impl<M> CallOutcome<M> {
+    /// A call that ran, and its result; for whoever asks hooks without the loop.
+    pub fn new(cx: CallContext<M>, result: Arc<ToolResult>) -> Self {
+        Self { cx, result }
+    }
+
     /// The name of the tool.
     pub fn name(&self) -> &str {
         self.cx.name()
@@ -137,6 +181,19 @@ pub struct TurnSummary<M = Message> {
     pub new_messages: Messages<M>,
     /// Cancelled when the run is aborted.
     pub cancel: CancellationToken,
+}
+
+impl<M: AgentMessage> TurnSummary<M> {
+    /// A turn that is over, for whoever asks hooks without the loop.
+    pub fn new(turn: &TurnEnd<M>, cancel: CancellationToken) -> Self {
+        Self {
+            message: Arc::clone(turn.message()),
+            tool_results: turn.tool_results().to_vec(),
+            transcript: turn.transcript().clone(),
+            new_messages: turn.new_messages().clone(),
+            cancel,
+        }
+    }
 }
 
 /// Whether a tool call may run.
@@ -163,6 +220,26 @@ impl Decision {
         Self::Block {
             reason: Some(reason.into()),
             terminate: None,
+        }
+    }
+
+    /// What the decision makes of a call of `tool` with these arguments: the arguments it runs with.
+    ///
+    /// # Errors
+    /// The error result that answers the call: it is blocked, or what replaces its arguments is not valid.
+    pub fn apply(
+        self,
+        tool: &RegisteredTool,
+        call: &ToolCall,
+        arguments: ValidatedArguments,
+    ) -> Result<ValidatedArguments, Box<ToolResult>> {
+        match self {
+            Self::Allow => Ok(arguments),
+            Self::Replace(replaced) => tool.validate(call, replaced),
+            Self::Block { reason, terminate } => Err(Box::new(ToolResult {
+                terminate,
+                ..ToolResult::error(reason.unwrap_or_else(|| BLOCKED.to_owned()))
+            })),
         }
     }
 }

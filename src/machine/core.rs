@@ -146,11 +146,11 @@ impl<M: AgentMessage> Core<M> {
     /// gets one that says so; so does a tool result, which would make the next model go on with what was cancelled.
     pub(super) fn abort(mut self, model: &Model, now: u64) -> Ended<M> {
         self.revoke();
-        let answered = matches!(
+        let ends_with_result = matches!(
             self.all_added().last().and_then(|last| last.as_message()),
             Some(Message::ToolResult(_))
         );
-        if !self.leaves_turn_open() && !answered {
+        if !self.leaves_turn_open() && !ends_with_result {
             return self.end(RunEnd::Aborted);
         }
         let error = super::ABORTED_REQUEST.to_owned();

@@ -4,9 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crate::event::AgentEvent;
-use crate::message::{
-    AgentMessage, AssistantMessage, Message, StopReason, ToolCall, ToolResult, ToolResultMessage, Transcript,
-};
+use crate::message::{AgentMessage, ToolCall, ToolResult, ToolResultMessage, Transcript};
 use crate::schema::ValidatedArguments;
 
 use super::core::Core;
@@ -86,19 +84,17 @@ pub enum ToolAction {
 tells_events!(ExecutingTools);
 
 impl<M: AgentMessage> ExecutingTools<M> {
-    pub(super) fn new(core: Core<M>, message: Arc<M>, now: u64) -> Self {
+    pub(super) fn new(core: Core<M>, message: Arc<M>, calls: Vec<Arc<ToolCall>>) -> Self {
         let mut before = core.transcript.clone();
         before.push(Arc::clone(&message));
-        let answer = message.as_message().and_then(Message::as_assistant);
-        let truncated = answer.is_some_and(|answer| answer.stop_reason == StopReason::Length);
-        let calls = answer.into_iter().flat_map(AssistantMessage::tool_calls);
-        let calls = calls.map(|call| Slot {
-            call: Arc::clone(call),
+        let calls = calls.into_iter().map(|call| Slot {
+            call,
             progress: Progress::Waiting,
         });
-        let mut batch = Self {
+        Self {
             calls: calls.collect(),
             core,
+            message,
             before,
             mode: ExecutionMode::default(),
             max_concurrent: None,
@@ -107,17 +103,16 @@ impl<M: AgentMessage> ExecutingTools<M> {
             running: 0,
             answered: 0,
             aborted: false,
-            message,
-        };
-        if truncated {
-            // Answered one by one, as a sequential batch is.
-            batch.mode = ExecutionMode::Sequential;
-            for index in 0..batch.calls.len() {
-                batch.announce(index);
-                batch.answer(index, ToolResult::error(TRUNCATED), now);
-            }
         }
-        batch
+    }
+
+    /// The output limit cut the message: answers all calls one by one, as a sequential batch does.
+    pub(super) fn refuse_truncated(&mut self, now: u64) {
+        self.mode = ExecutionMode::Sequential;
+        for index in 0..self.calls.len() {
+            self.announce(index);
+            self.answer(index, ToolResult::error(TRUNCATED), now);
+        }
     }
 
     /// Sets how the calls are run: their mode, and how many at once at most. To be said before the first

@@ -32,6 +32,11 @@
 //! the driver to give back (I4, I6), and the rest comes in the next phase. Whatever a driver does, the run's events
 //! keep I1, and every tool call is answered (I3).
 //!
+//! Tools and hooks lie above the machine, and their rules (§4.4) are theirs:
+//! [`ToolSet::execution_mode`](crate::ToolSet::execution_mode) says how a batch is run,
+//! [`ToolSet::check`](crate::ToolSet::check) and [`Decision::apply`](crate::Decision::apply) are the preflight of a call,
+//! [`ResultPatch::apply`](crate::ResultPatch::apply) is what a hook makes of its result.
+//!
 //! [`AgentLoop`](crate::AgentLoop) is the driver for async programs. A complete one by hand:
 //!
 //! ```

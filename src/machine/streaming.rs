@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::AgentEvent;
 use crate::message::{
-    AgentMessage, AssistantEvent, AssistantMessage, DoneReason, ErrorReason, Message, PartialMessage, Usage,
+    AgentMessage, AssistantEvent, AssistantMessage, DoneReason, ErrorReason, PartialMessage, StopReason, Usage,
 };
 
 use super::core::Core;
@@ -141,6 +141,9 @@ impl<M: AgentMessage> Streaming<M> {
             }
         };
         message.duration_ms.get_or_insert(now.saturating_sub(began));
+        // Read before the message becomes one of the app's, which may not show what is in it.
+        let stop_reason = message.stop_reason;
+        let calls: Vec<_> = message.tool_calls().cloned().collect();
         let message = Arc::new(M::from(message.into()));
         if self.started {
             self.core.tell(AgentEvent::MessageEnd {
@@ -149,13 +152,9 @@ impl<M: AgentMessage> Streaming<M> {
         } else {
             self.core.tell_message(Arc::clone(&message));
         }
-        let Some(Message::Assistant(answer)) = message.as_message() else {
-            // A custom type that hides the engine's own messages has no calls to run.
-            return AfterAnswer::TurnEnd(TurnEnd::new(self.core, message, Vec::new(), false));
-        };
-        if answer.stop_reason.is_failure() {
-            let end = match answer.stop_reason {
-                crate::message::StopReason::Aborted => RunEnd::Aborted,
+        if stop_reason.is_failure() {
+            let end = match stop_reason {
+                StopReason::Aborted => RunEnd::Aborted,
                 _ => RunEnd::Failed,
             };
             self.core.tell(AgentEvent::TurnEnd {
@@ -164,10 +163,13 @@ impl<M: AgentMessage> Streaming<M> {
             });
             return AfterAnswer::Ended(self.core.end(end));
         }
-        if answer.tool_calls().next().is_some() {
-            AfterAnswer::ExecutingTools(ExecutingTools::new(self.core, message, now))
-        } else {
-            AfterAnswer::TurnEnd(TurnEnd::new(self.core, message, Vec::new(), false))
+        if calls.is_empty() {
+            return AfterAnswer::TurnEnd(TurnEnd::new(self.core, message, Vec::new(), false));
         }
+        let mut batch = ExecutingTools::new(self.core, message, calls);
+        if stop_reason == StopReason::Length {
+            batch.refuse_truncated(now);
+        }
+        AfterAnswer::ExecutingTools(batch)
     }
 }

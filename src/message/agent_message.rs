@@ -11,6 +11,9 @@ use super::{Message, Messages};
 /// [`Message`] implements it, and so does [`CustomMessage`], which saves the boilerplate of adding one kind of
 /// message; implement it yourself for an enum of your own. Everything the engine adds comes in by `From<Message>`.
 ///
+/// The methods, and the drop of a message, are taken for the getters they are: the engine calls them anywhere, also while
+/// it holds a lock of the agent. They must neither panic nor call an agent.
+///
 /// Cloning must be cheap where the message is not [`Message`] itself: hold it in an [`Arc`].
 pub trait AgentMessage: From<Message> + Clone + Send + Sync + 'static {
     /// Who speaks: `user`, `assistant`, `toolResult`, or a role of the app's own.

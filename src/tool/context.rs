@@ -109,8 +109,8 @@ pub struct ToolUpdates(Updates);
 impl ToolUpdates {
     /// The updates that were not taken yet, in the order reported.
     pub fn take(&self) -> Vec<ToolResult> {
-        let popped = std::iter::from_fn(|| self.0.pop());
-        popped.map(|(_, update)| update).collect()
+        let taken = self.0.take().into_iter();
+        taken.map(|(_, update)| update).collect()
     }
 
     /// Ignores what is reported from now on, as an agent does when the tool gave its result.

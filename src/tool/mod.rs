@@ -10,6 +10,8 @@
 //! 2. [`Tool::prepare_arguments`] may mend what the model wrote,
 //! 3. the [schema](RegisteredTool::schema) checks and coerces it,
 //! 4. [`Tool::execute`] runs, and reports on the way through its [`ToolContext`].
+//!
+//! The first three are [`ToolSet::check`].
 
 mod context;
 mod function;
@@ -89,11 +91,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// });
 /// let tools = ToolSet::new().with(Shout { parameters });
 ///
-/// // What an agent does with it, but for the error handling:
-/// let shout = tools.find("shout").unwrap();
+/// // What an agent does with it, but for hooks:
 /// let call = ToolCall::new("1", "shout", json!({ "text": "hey" }).as_object().unwrap().clone());
-/// let prepared = shout.tool().prepare_arguments(call.arguments.clone())?;
-/// let arguments = shout.schema().check(shout.name(), &call.arguments, prepared)?;
+/// let (shout, arguments) = tools.check(&call).unwrap();
 /// let (cx, _updates) = ToolContext::detached(call);
 /// let result = Arc::clone(shout.tool()).execute(arguments, cx).now_or_never().unwrap()?;
 /// assert_eq!(result, ToolResult::text("HEY"));

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::Tool;
 use crate::machine::ExecutionMode;
-use crate::schema::ArgumentsSchema;
+use crate::message::{ToolCall, ToolResult};
+use crate::schema::{ArgumentsSchema, ValidatedArguments};
 
 /// Tools with distinct names, in the order registered. A cheap handle.
 ///
@@ -57,6 +58,41 @@ impl ToolSet {
         self.iter().find(|entry| entry.name() == name)
     }
 
+    /// Takes a call up to where hooks are asked: finds its tool, lets that [prepare](Tool::prepare_arguments) the
+    /// arguments, and validates them. A panic of the tool is the caller's.
+    ///
+    /// # Errors
+    /// The error result that answers a call which cannot be run.
+    pub fn check(&self, call: &ToolCall) -> Result<(&Arc<RegisteredTool>, ValidatedArguments), Box<ToolResult>> {
+        let tool = self.tool_of(call)?;
+        if let Some(error) = &call.arguments_error {
+            return Err(refused(format!("Tool call was not executed: {error}")));
+        }
+        let prepared = tool.tool.prepare_arguments(call.arguments.clone());
+        let arguments = prepared.map_err(|error| refused(error.to_string()))?;
+        Ok((tool, tool.validate(call, arguments)?))
+    }
+
+    /// How a batch of calls is run: one by one if the tool of any of them wishes it, else as `by_default`.
+    pub fn execution_mode<'a>(
+        &self,
+        calls: impl IntoIterator<Item = &'a Arc<ToolCall>>,
+        by_default: ExecutionMode,
+    ) -> ExecutionMode {
+        let mut tools = calls.into_iter().filter_map(|call| self.find(&call.name));
+        if tools.any(|tool| tool.execution_mode == Some(ExecutionMode::Sequential)) {
+            ExecutionMode::Sequential
+        } else {
+            by_default
+        }
+    }
+
+    /// The tool of a call, or the result that says there is none.
+    pub(crate) fn tool_of(&self, call: &ToolCall) -> Result<&Arc<RegisteredTool>, Box<ToolResult>> {
+        self.find(&call.name)
+            .ok_or_else(|| refused(format!("Tool {} not found", call.name)))
+    }
+
     /// The tools, in the order registered.
     pub fn iter(&self) -> std::slice::Iter<'_, Arc<RegisteredTool>> {
         self.0.iter()
@@ -74,9 +110,15 @@ impl ToolSet {
 }
 
 fn register(entries: &mut Vec<Arc<RegisteredTool>>, tool: Arc<dyn Tool>) {
-    if entries.iter().all(|entry| entry.name() != tool.name()) {
-        entries.push(Arc::new(RegisteredTool::new(tool)));
+    let name = tool.name();
+    if entries.iter().all(|entry| entry.name() != name) {
+        let name = name.into();
+        entries.push(Arc::new(RegisteredTool::new(name, tool)));
     }
+}
+
+fn refused(text: String) -> Box<ToolResult> {
+    Box::new(ToolResult::error(text))
 }
 
 impl<T: Into<Arc<dyn Tool>>> FromIterator<T> for ToolSet {
@@ -137,10 +179,10 @@ pub struct RegisteredTool {
 }
 
 impl RegisteredTool {
-    fn new(tool: Arc<dyn Tool>) -> Self {
+    fn new(name: Box<str>, tool: Arc<dyn Tool>) -> Self {
         let parameters = tool.parameters().clone();
         Self {
-            name: tool.name().into(),
+            name,
             description: tool.description().into(),
             execution_mode: tool.execution_mode(),
             schema: ArgumentsSchema::compile(&parameters),
@@ -172,6 +214,15 @@ impl RegisteredTool {
     /// The check its arguments go through.
     pub fn schema(&self) -> &ArgumentsSchema {
         &self.schema
+    }
+
+    /// Validates the arguments for a call of it: what the tool prepared, or what a hook put in their place.
+    ///
+    /// # Errors
+    /// The error result that answers the call; it quotes the model's own arguments.
+    pub fn validate(&self, call: &ToolCall, arguments: Value) -> Result<ValidatedArguments, Box<ToolResult>> {
+        let checked = self.schema.check(&call.name, &call.arguments, arguments);
+        checked.map_err(|error| refused(error.to_string()))
     }
 
     /// The tool itself.

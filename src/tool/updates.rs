@@ -1,6 +1,5 @@
 //! What running tools report, on its way to the run.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -24,7 +23,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    reported: VecDeque<(usize, ToolResult)>,
+    reported: Vec<(usize, ToolResult)>,
     /// By position: whether the call runs. Those that lie beyond the end do not.
     open: Vec<bool>,
 }
@@ -33,6 +32,12 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // No foreign code runs under the lock, so it cannot be poisoned half-way.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self, index: usize) {
+        if let Some(open) = self.lock().open.get_mut(index) {
+            *open = false;
+        }
     }
 }
 
@@ -54,19 +59,18 @@ impl Updates {
         }
     }
 
-    /// Refuses what the call at `index` reports from now on. What it reported before stays to be popped.
+    /// Refuses what the call at `index` reports from now on. What it reported before stays to be taken.
     pub(crate) fn close(&self, index: usize) {
-        if let Some(open) = self.0.lock().open.get_mut(index) {
-            *open = false;
-        }
+        self.0.close(index);
     }
 
-    /// The oldest update that was not popped yet, and the position of its call.
-    pub(crate) fn pop(&self) -> Option<(usize, ToolResult)> {
-        self.0.lock().reported.pop_front()
+    /// The updates that were not taken yet, in the order reported, with the positions of their calls. All at once: who
+    /// took them one by one might never be done with a thread that reports as fast.
+    pub(crate) fn take(&self) -> Vec<(usize, ToolResult)> {
+        std::mem::take(&mut self.0.lock().reported)
     }
 
-    /// Has `waker` woken at the next update. Register first and pop then, or an update in between wakes nobody.
+    /// Has `waker` woken at the next update. Register first and take then, or an update in between wakes nobody.
     pub(crate) fn register(&self, waker: &Waker) {
         self.0.waker.register(waker);
     }
@@ -88,11 +92,9 @@ pub(crate) struct UpdateSink {
 }
 
 impl UpdateSink {
-    /// Refuses what the call reports from now on. What it reported before stays to be popped.
+    /// Refuses what the call reports from now on. What it reported before stays to be taken.
     pub(crate) fn close(&self) {
-        if let Some(open) = self.shared.lock().open.get_mut(self.index) {
-            *open = false;
-        }
+        self.shared.close(self.index);
     }
 
     /// Reports `update`, unless the call is closed.
@@ -101,7 +103,7 @@ impl UpdateSink {
         if queue.open.get(self.index) != Some(&true) {
             return;
         }
-        queue.reported.push_back((self.index, update));
+        queue.reported.push((self.index, update));
         // The waker is foreign code.
         drop(queue);
         self.shared.waker.wake();
@@ -125,8 +127,8 @@ mod tests {
     }
 
     fn texts(updates: &Updates) -> Vec<(usize, String)> {
-        let popped = std::iter::from_fn(|| updates.pop());
-        popped
+        let taken = updates.take().into_iter();
+        taken
             .map(|(index, update)| (index, update.content[0].as_text().unwrap().to_owned()))
             .collect()
     }
@@ -140,7 +142,7 @@ mod tests {
         second.clone().push("c".into());
         let expected = [(1, "a"), (0, "b"), (1, "c")].map(|(index, text)| (index, text.to_owned()));
         assert_eq!(texts(&updates), expected);
-        assert_eq!(updates.pop(), None);
+        assert_eq!(updates.take(), []);
     }
 
     #[test]
@@ -196,7 +198,7 @@ mod tests {
                 texts(&updates).len()
             });
             assert!(closed <= 50);
-            assert_eq!(updates.pop(), None);
+            assert_eq!(updates.take(), []);
         }
     }
 }
