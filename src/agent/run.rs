@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
-use crate::agent_loop::foreign::catch;
+use crate::agent_loop::foreign::{catch, error_text};
 use crate::agent_loop::{AgentLoop, ListenerError, NextStep, Outcome};
 use crate::event::AgentEvent;
 use crate::machine::RunEnd;
@@ -105,8 +105,8 @@ impl<M: AgentMessage> Run<M> {
     ///
     /// # Cancel safety
     /// No event is lost if the future is dropped.
-    pub fn next(&mut self) -> impl Future<Output = Option<AgentEvent<M>>> + Send + '_ {
-        poll_fn(move |cx| Pin::new(&mut *self).poll_next(cx))
+    pub async fn next(&mut self) -> Option<AgentEvent<M>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
     /// Reduces an event and calls listeners from `next` on, until one has to be awaited.
@@ -178,7 +178,7 @@ impl<M: AgentMessage> Run<M> {
         };
         match called {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => self.failed(event, error.to_string()),
+            Ok(Err(error)) => self.failed(event, error_text(error)),
             Err(panic) => self.failed(event, panic),
         }
     }
@@ -205,7 +205,7 @@ impl<M: AgentMessage> Run<M> {
                 // Woken by the listener's own future; the run waits for it.
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Ok(()))) => None,
-                Ok(Poll::Ready(Err(error))) => Some(error.to_string()),
+                Ok(Poll::Ready(Err(error))) => Some(error_text(error)),
                 Err(panic) => Some(panic),
             };
             let Some(Telling {
@@ -249,6 +249,31 @@ impl<M: AgentMessage> Run<M> {
     fn end(&mut self) {
         self.progress = Progress::Ended;
         self.shared.end(&self.active);
+    }
+
+    /// Ends the run where it stands. Sync listeners hear how.
+    fn close(&mut self) {
+        if let Some(Telling {
+            event,
+            listeners,
+            next,
+            current,
+        }) = self.telling.take()
+        {
+            let _ = catch(|| drop(current));
+            listeners
+                .iter()
+                .skip(next)
+                .for_each(|listener| self.call(listener, &event));
+        }
+        let mut closing = Vec::new();
+        self.inner.as_mut().close(|event| closing.push(event));
+        for event in closing {
+            self.reduce(&event);
+            for listener in self.shared.listeners.snapshot().iter() {
+                self.call(listener, &event);
+            }
+        }
     }
 
     fn outcome(&mut self) -> Outcome<M> {
@@ -296,37 +321,18 @@ impl<M: AgentMessage> Unpin for Run<M> {}
 
 impl<M: AgentMessage> Drop for Run<M> {
     fn drop(&mut self) {
-        match self.progress {
-            Progress::Ended => return,
-            Progress::Begun => {
-                self.active.cancel.cancel();
-                // The agent is idle only once this is done.
-                self.inner.as_mut().release();
-            }
-            Progress::Polled => {
-                self.active.cancel.cancel();
-                if let Some(Telling {
-                    event,
-                    listeners,
-                    next,
-                    current,
-                }) = self.telling.take()
-                {
-                    let _ = catch(|| drop(current));
-                    listeners
-                        .iter()
-                        .skip(next)
-                        .for_each(|listener| self.call(listener, &event));
-                }
-                let mut closing = Vec::new();
-                self.inner.as_mut().close(|event| closing.push(event));
-                for event in closing {
-                    self.reduce(&event);
-                    for listener in self.shared.listeners.snapshot().iter() {
-                        self.call(listener, &event);
-                    }
-                }
-            }
+        if self.progress == Progress::Ended {
+            return;
+        }
+        // What listeners queue from here on is for the next run.
+        self.shared.abort_run(&self.active);
+        if self.progress == Progress::Begun {
+            // The agent is idle only once this is done.
+            self.inner.as_mut().release();
+        } else {
+            // Where the app's own message type has panicked in a poll, the run cannot be closed as it should.
+            let _ = catch(|| self.close());
+            lock(&self.shared.state).settle();
         }
         self.shared.end(&self.active);
     }

@@ -119,7 +119,13 @@ impl<M: AgentMessage> Shared<M> {
 
     /// Aborts the active run. What is queued from here on is for the next.
     pub(super) fn abort(&self) {
-        let Some(run) = self.active() else { return };
+        if let Some(run) = self.active() {
+            self.abort_run(&run);
+        }
+    }
+
+    /// The same for this run.
+    pub(super) fn abort_run(&self, run: &Active) {
         if let Some(id) = *lock(&run.queue_run) {
             self.queues.close_run(id);
         }

@@ -86,7 +86,8 @@ impl<M: AgentMessage> AgentState<M> {
         }
     }
 
-    fn settle(&mut self) {
+    /// Nothing is under way any more.
+    pub(super) fn settle(&mut self) {
         self.current = None;
         self.pending.clear();
     }

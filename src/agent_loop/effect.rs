@@ -20,8 +20,7 @@ use crate::schema::ValidatedArguments;
 use crate::stream_fn::{Request, StreamFn};
 use crate::tool::{RegisteredTool, ToolSet};
 
-use super::config::Clock;
-use super::foreign::{Stopped, ask, catch};
+use super::foreign::{Stopped, Time, ask, catch, error_text};
 
 /// The result of a call that was blocked without a reason.
 const BLOCKED: &str = "Tool execution was blocked";
@@ -32,7 +31,7 @@ pub(super) struct Env<H, S> {
     pub(super) hooks: H,
     pub(super) stream_fn: S,
     pub(super) cancel: CancellationToken,
-    pub(super) clock: Clock,
+    pub(super) clock: Time,
 }
 
 /// Something to be awaited.
@@ -160,7 +159,7 @@ where
         Effect::Preflight(mut state, call, tools) => {
             match preflight(&state, &call, &tools, &env).await {
                 Ok(arguments) => state.allow(call, arguments),
-                Err(result) => state.reject(call, *result, (env.clock)()),
+                Err(result) => state.reject(call, *result, env.clock.now()),
             }
             Step::ExecutingTools(state)
         }
@@ -174,8 +173,8 @@ where
             };
             match ask(&env.cancel, || env.hooks.should_stop_after_turn(summary)).await {
                 Ok(stop) => state.handle_stop(stop).into(),
-                Err(Stopped::Aborted) => Step::Ended(state.abort(&model, (env.clock)())),
-                Err(Stopped::Failed(error)) => Step::Ended(state.fail(&model, error, (env.clock)())),
+                Err(Stopped::Aborted) => Step::Ended(state.abort(&model, env.clock.now())),
+                Err(Stopped::Failed(error)) => Step::Ended(state.fail(&model, error, env.clock.now())),
             }
         }
     })
@@ -190,19 +189,19 @@ where
     let mut model = Arc::clone(&plan.model);
     match make_request(&mut state, plan, &mut model, env).await {
         Ok((request, plan)) => {
-            let state = state.stream(&model, (env.clock)());
+            let state = state.stream(&model, env.clock.now());
             match catch(|| env.stream_fn.stream(request, env.cancel.clone())) {
                 Ok(stream) => Step::Streaming(state, stream, plan),
                 Err(panic) => {
                     let aborted = env.cancel.is_cancelled();
                     let end = AnswerEnd::failed(format!("stream function {panic}"));
                     let end = if aborted { end.under_abort() } else { end };
-                    state.finish(end, (env.clock)()).into()
+                    state.finish(end, env.clock.now()).into()
                 }
             }
         }
-        Err(Stopped::Aborted) => Step::Ended(state.abort(&model, (env.clock)())),
-        Err(Stopped::Failed(error)) => Step::Ended(state.fail(&model, error, (env.clock)())),
+        Err(Stopped::Aborted) => Step::Ended(state.abort(&model, env.clock.now())),
+        Err(Stopped::Failed(error)) => Step::Ended(state.fail(&model, error, env.clock.now())),
     }
 }
 
@@ -274,7 +273,7 @@ where
     }
     let prepared = catch(|| tool.tool().prepare_arguments(call.arguments.clone()))
         .map_err(|panic| reject(format!("Tool {} {panic}", call.name)))?
-        .map_err(|error| reject(error.to_string()))?;
+        .map_err(|error| reject(error_text(error)))?;
     let arguments = validate(tool, call, prepared)?;
     let context = CallContext {
         index: preflight.index(),

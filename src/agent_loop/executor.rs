@@ -13,9 +13,8 @@ use crate::machine::{ABORTED_CALL, AllowedCall, ExecutingTools, RunningCall};
 use crate::message::{AgentMessage, ToolResult};
 use crate::tool::{BoxError, BoxFuture, ToolContext, ToolSet, UpdateSink, Updates};
 
-use super::config::Clock;
 use super::effect::Env;
-use super::foreign::catch;
+use super::foreign::{Time, catch, error_text};
 
 /// The calls of a batch that run, and what they reported.
 pub(super) struct Executor<M, H, S> {
@@ -65,7 +64,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
         let Some(tool) = tools.find(&call.call().name) else {
             // The preflight found it in the same set.
             let result = ToolResult::error(format!("Tool {} not found", call.call().name));
-            return state.complete(call, result, (env.clock)());
+            return state.complete(call, result, env.clock.now());
         };
         let tool = Arc::clone(tool.tool());
         let sink = self.updates.sink(call.index());
@@ -91,25 +90,28 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
             Err(panic) => {
                 sink.close();
                 let result = ToolResult::error(format!("Tool {} {panic}", call.call().name));
-                state.complete(call, result, (env.clock)());
+                state.complete(call, result, env.clock.now());
             }
         }
     }
 
     /// Moves on what is under way, into `state`. Pending when nothing is to be told yet; the wake-up then comes from
     /// a tool, a hook, or a report of progress.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
-        if let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Time) -> Poll<()> {
+        let mut any = false;
+        // All that are ready, so that each call has begun before the end of another is told.
+        while let Poll::Ready(Some(Some((call, result)))) = self.tasks.poll_next_unpin(cx) {
             self.report(state);
-            state.complete(call, result, clock());
-            return Poll::Ready(());
+            state.complete(call, result, clock.now());
+            any = true;
         }
-        self.poll_reports(cx, state)
+        let reported = self.poll_reports(cx, state);
+        if any { Poll::Ready(()) } else { reported }
     }
 
     /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
     /// give their own result.
-    pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Clock) -> Poll<()> {
+    pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Time) -> Poll<()> {
         // By hand, as the set polls only what was woken; from here on it is never polled itself again.
         let tasks = self.tasks.iter_mut();
         let ended: Vec<_> = tasks
@@ -123,7 +125,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
             return reported;
         }
         for (call, result) in ended {
-            state.complete(call, result, clock());
+            state.complete(call, result, clock.now());
         }
         Poll::Ready(())
     }
@@ -172,7 +174,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
                 let result = match catch(|| tool.as_mut().poll(cx)) {
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(Ok(result))) => result,
-                    Ok(Poll::Ready(Err(error))) => ToolResult::error(error.to_string()),
+                    Ok(Poll::Ready(Err(error))) => ToolResult::error(error_text(error)),
                     Err(panic) => ToolResult::error(format!("Tool {} {panic}", task.context.call.name)),
                 };
                 task.sink.close();
@@ -214,7 +216,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
         Poll::Ready(match catch(|| hook.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(Ok(patch))) => patch.apply(Arc::unwrap_or_clone(std::mem::take(result))),
-            Ok(Poll::Ready(Err(error))) => ToolResult::error(error.to_string()),
+            Ok(Poll::Ready(Err(error))) => ToolResult::error(error_text(error)),
             Err(panic) => ToolResult::error(format!("after_tool_call {panic}")),
         })
     }

@@ -8,12 +8,36 @@ use std::task::Poll;
 
 use tokio_util::sync::CancellationToken;
 
+use super::config::Clock;
 use crate::tool::BoxError;
 
 /// Calls `f`; a panic becomes its text.
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     // What `f` touched is not looked at again by the engine once it has panicked: it is dropped.
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| panic_text(&*panic))
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let text = panic_text(&*panic);
+        if let Err(of_its_drop) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            // It would go on like this.
+            std::mem::forget(of_its_drop);
+        }
+        text
+    })
+}
+
+/// What an error says of itself. It is spent: its drop is foreign code, too.
+pub(crate) fn error_text(error: BoxError) -> String {
+    catch(move || error.to_string()).unwrap_or_else(|panic| panic)
+}
+
+/// The app's clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time(pub(super) Clock);
+
+impl Time {
+    /// Milliseconds since the Unix epoch; 0 if the clock panics.
+    pub(super) fn now(self) -> u64 {
+        catch(self.0).unwrap_or_default()
+    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
@@ -50,7 +74,7 @@ where
             Ok(Poll::Pending) => cancelled.as_mut().poll(cx).map(|()| Err(Stopped::Aborted)),
             _ if cancel.is_cancelled() => Poll::Ready(Err(Stopped::Aborted)),
             Ok(Poll::Ready(Ok(answer))) => Poll::Ready(Ok(answer)),
-            Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Stopped::Failed(error.to_string()))),
+            Ok(Poll::Ready(Err(error))) => Poll::Ready(Err(Stopped::Failed(error_text(error)))),
             Err(panic) => Poll::Ready(Err(Stopped::Failed(panic))),
         }
     })

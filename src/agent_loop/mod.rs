@@ -27,6 +27,7 @@ pub use outcome::{ListenerError, Outcome, RunError};
 
 use effect::{Effect, Env, Step, perform};
 use executor::Executor;
+use foreign::Time;
 
 /// A run: a stream of its events, that ends behind `AgentEnd`.
 ///
@@ -225,7 +226,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> AgentLoop<M, H, S, F> {
                     hooks,
                     stream_fn,
                     cancel,
-                    clock: config.clock,
+                    clock: Time(config.clock),
                 }),
             },
         })

@@ -162,7 +162,7 @@ where
 
 impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
     fn now(&self) -> u64 {
-        (self.env.clock)()
+        self.env.clock.now()
     }
 
     /// An event is handed out: what came from a queue and is in the transcript now, is no longer queued.

@@ -28,7 +28,9 @@
 //! 3. puts that in (`handle_*`, `finish`, ...) and goes on with the phase it is given.
 //!
 //! Every phase can also be left by `abort`, which ends the run as the contract says (§4.6), and the silent ones by
-//! `fail`. Whatever a driver does, the run's events keep I1, and every tool call is answered (I3).
+//! `fail`. An abort does not wait until all is told: what came from a queue and was not told yet is dropped then, for
+//! the driver to give back (I4, I6), and the rest comes in the next phase. Whatever a driver does, the run's events
+//! keep I1, and every tool call is answered (I3).
 //!
 //! [`AgentLoop`](crate::AgentLoop) is the driver for async programs. A complete one by hand:
 //!

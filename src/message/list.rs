@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Index;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use serde::{Serialize, Serializer};
 
@@ -19,7 +19,8 @@ type Slot<T> = OnceLock<Arc<T>>;
 /// what they have in common: [`clone`](Clone::clone) is one pointer and a length, whatever the list holds, and
 /// [`push`](Self::push) writes behind what is there, without moving it, as long as nobody else wrote something
 /// *different* there; only then are the pointers copied, once. Two owners who append the same messages, like the
-/// loop and the agent's state that follows it, stay on the same storage.
+/// loop and the agent's state that follows it, stay on the same storage; also where they part from a third: the first
+/// that does copies the pointers, and those that part at the same place go with it.
 ///
 /// ```
 /// use turnstate::{Message, Messages};
@@ -38,6 +39,8 @@ pub struct Messages<T> {
 struct Shared<T> {
     base: Vec<Arc<T>>,
     segments: [OnceLock<Box<[Slot<T>]>>; SEGMENTS],
+    /// Where those went that parted last, and from which index on.
+    parted: Mutex<(usize, Weak<Self>)>,
 }
 
 /// Segment and offset of the `n`-th slot behind the base.
@@ -48,6 +51,14 @@ fn locate(n: usize) -> (usize, usize) {
 }
 
 impl<T> Shared<T> {
+    fn new(base: Vec<Arc<T>>) -> Self {
+        Self {
+            base,
+            segments: [const { OnceLock::new() }; SEGMENTS],
+            parted: Mutex::new((0, Weak::new())),
+        }
+    }
+
     fn get(&self, index: usize) -> Option<&Arc<T>> {
         match index.checked_sub(self.base.len()) {
             None => self.base.get(index),
@@ -122,15 +133,24 @@ impl<T> Messages<T> {
 
     /// Appends a message.
     pub fn push(&mut self, message: Arc<T>) {
-        if let Err(message) = self.shared.put(self.len, message) {
+        let mut message = message;
+        while let Err(refused) = self.shared.put(self.len, message) {
             // Another copy went a different way from here on.
-            let mut own: Vec<_> = Vec::with_capacity(self.len + 1);
-            own.extend(self.iter().cloned());
-            own.push(message);
-            *self = Self::from(own);
-        } else {
-            self.len += 1;
+            self.part();
+            message = refused;
         }
+        self.len += 1;
+    }
+
+    /// Leaves the storage, for one that others may have gone to from here before, or a new one.
+    fn part(&mut self) {
+        // Nothing foreign runs under the lock, and nothing panics half-way.
+        let mut parted = self.shared.parted.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = if parted.0 == self.len { parted.1.upgrade() } else { None };
+        let storage = known.unwrap_or_else(|| Arc::new(Shared::new(self.iter().cloned().collect())));
+        *parted = (self.len, Arc::downgrade(&storage));
+        drop(parted);
+        self.shared = storage;
     }
 
     /// The first `len` messages, on the same storage.
@@ -191,10 +211,7 @@ impl<T> From<Vec<Arc<T>>> for Messages<T> {
     fn from(base: Vec<Arc<T>>) -> Self {
         Self {
             len: base.len(),
-            shared: Arc::new(Shared {
-                base,
-                segments: [const { OnceLock::new() }; SEGMENTS],
-            }),
+            shared: Arc::new(Shared::new(base)),
         }
     }
 }
@@ -311,9 +328,44 @@ mod tests {
         two.push(Arc::new(21));
         assert_eq!(texts(&one), [0, 1, 2, 10]);
         assert_eq!(texts(&two), [0, 1, 2, 20, 21]);
+        let mut three = one.prefix(3);
+        let message = Arc::new(20);
+        three.push(Arc::clone(&message));
+        assert_eq!(texts(&three), [0, 1, 2, 20]);
         let mut shorter = two.prefix(1);
         shorter.push(Arc::new(30));
         assert_eq!(texts(&shorter), [0, 30]);
         assert_eq!(texts(&two), [0, 1, 2, 20, 21]);
+    }
+
+    #[test]
+    fn copies_that_part_at_the_same_place_share_storage() {
+        let mut one: Messages<u32> = (0..5).collect();
+        let (mut two, mut three) = (one.clone(), one.clone());
+        one.push(Arc::new(50));
+        for message in [5, 6].map(Arc::new) {
+            two.push(Arc::clone(&message));
+            three.push(message);
+        }
+        assert!(Arc::ptr_eq(&two.shared, &three.shared));
+        assert!(!Arc::ptr_eq(&one.shared, &two.shared));
+        assert_eq!(texts(&one), [0, 1, 2, 3, 4, 50]);
+        assert_eq!(texts(&three), [0, 1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn storage_that_was_left_is_not_kept() {
+        let mut one: Messages<u32> = (0..5).collect();
+        let held = one.clone();
+        one.push(Arc::new(5));
+        let first = Arc::downgrade(&{
+            let mut two = held.clone();
+            two.push(Arc::new(6));
+            Arc::clone(&two.shared)
+        });
+        assert!(first.upgrade().is_none());
+        let mut three = held.clone();
+        three.push(Arc::new(7));
+        assert_eq!(texts(&three), [0, 1, 2, 3, 4, 7]);
     }
 }

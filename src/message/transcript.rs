@@ -33,11 +33,11 @@ use super::{AgentMessage, AssistantMessage, Content, Message, Messages, ToolCall
 #[derive(Debug)]
 pub struct Transcript<M> {
     messages: Messages<M>,
-    /// The request form of everything before `group`. For `Message` it lives on the storage of `messages` as long as
+    /// The request form of everything before `open`. For `Message` it lives on the storage of `messages` as long as
     /// nothing had to be repaired.
     sent: Messages<Message>,
-    /// Where the last assistant message stands: from here on a result may still come.
-    group: usize,
+    /// Where the last assistant message stands whose calls may still get results; the end, if there is none.
+    open: usize,
 }
 
 impl<M: AgentMessage> Transcript<M> {
@@ -48,10 +48,18 @@ impl<M: AgentMessage> Transcript<M> {
 
     /// Appends a message.
     pub fn push(&mut self, message: Arc<M>) {
-        if matches!(message.as_message(), Some(Message::Assistant(_))) {
+        let answer = message.as_message().and_then(Message::as_assistant);
+        if answer.is_some() {
             self.close_group();
         }
-        self.messages.push(message);
+        let alone = self.open == self.messages.len();
+        self.messages.push(Arc::clone(&message));
+        if alone && answer.is_none_or(|answer| answer.stop_reason.is_failure()) {
+            self.open = self.messages.len();
+            if answer.is_none() {
+                self.sent.extend(M::to_message(&message).filter(|message| !is_result(message)));
+            }
+        }
     }
 
     /// The messages.
@@ -62,7 +70,7 @@ impl<M: AgentMessage> Transcript<M> {
     /// What is sent to a model: the default conversion.
     pub fn request(&self) -> Messages<Message> {
         let mut sent = self.sent.clone();
-        send_group(self.messages.iter_from(self.group), &mut sent);
+        send_group(self.messages.iter_from(self.open), &mut sent);
         sent
     }
 
@@ -76,22 +84,16 @@ impl<M: AgentMessage> Transcript<M> {
     }
 
     fn close_group(&mut self) {
-        send_group(self.messages.iter_from(self.group), &mut self.sent);
-        self.group = self.messages.len();
+        send_group(self.messages.iter_from(self.open), &mut self.sent);
+        self.open = self.messages.len();
     }
 }
 
-/// Appends what is sent of one group: an assistant message (or nothing, at the very start) and what follows it.
+/// Appends what is sent of one group: an assistant message that did not fail and what follows it, or nothing.
 fn send_group<'a, M: AgentMessage>(group: impl Iterator<Item = &'a Arc<M>>, sent: &mut Messages<Message>) {
     let mut group = group.filter_map(M::to_message).peekable();
-    let Some(head) = group.next_if(|message| message.as_assistant().is_some()) else {
-        sent.extend(group.filter(|message| message.as_tool_result().is_none()));
-        return;
-    };
-    let Some(assistant) = head.as_assistant().filter(|message| !message.stop_reason.is_failure()) else {
-        sent.extend(group.filter(|message| message.as_tool_result().is_none()));
-        return;
-    };
+    let Some(head) = group.next() else { return };
+    let Some(assistant) = head.as_assistant() else { return };
     sent.push(Arc::clone(&head));
     let mut calls = assistant.tool_calls().peekable();
     // The usual case needs no list: the results follow in call order.
@@ -101,6 +103,10 @@ fn send_group<'a, M: AgentMessage>(group: impl Iterator<Item = &'a Arc<M>>, sent
         };
         sent.push(result);
         calls.next();
+    }
+    if calls.peek().is_none() {
+        sent.extend(group.filter(|message| !is_result(message)));
+        return;
     }
     let mut rest: Vec<_> = group.map(Some).collect();
     for call in calls {
@@ -112,11 +118,11 @@ fn send_group<'a, M: AgentMessage>(group: impl Iterator<Item = &'a Arc<M>>, sent
             None => Arc::new(placeholder(assistant, call).into()),
         });
     }
-    sent.extend(
-        rest.into_iter()
-            .flatten()
-            .filter(|message| message.as_tool_result().is_none()),
-    );
+    sent.extend(rest.into_iter().flatten().filter(|message| !is_result(message)));
+}
+
+fn is_result(message: &Message) -> bool {
+    message.as_tool_result().is_some()
 }
 
 fn answers(message: &Message, call: &ToolCall) -> bool {
@@ -136,7 +142,7 @@ impl<M> Clone for Transcript<M> {
         Self {
             messages: self.messages.clone(),
             sent: self.sent.clone(),
-            group: self.group,
+            open: self.open,
         }
     }
 }
@@ -161,7 +167,7 @@ impl<M: AgentMessage> From<Messages<M>> for Transcript<M> {
         let mut transcript = Self {
             messages: messages.prefix(0),
             sent,
-            group: 0,
+            open: 0,
         };
         messages.iter().for_each(|message| transcript.push(Arc::clone(message)));
         transcript

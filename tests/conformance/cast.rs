@@ -163,7 +163,9 @@ impl Tool for FixtureTool {
                 until_abort,
                 result,
             } = self.script.perform(&self.name, cx.call_id(), arguments.as_value());
-            updates.into_iter().for_each(|update| cx.update(update));
+            for update in updates {
+                cx.update(update);
+            }
             if let Some(call_id) = after {
                 self.ends.wait_for(&call_id).await;
             }

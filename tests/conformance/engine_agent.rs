@@ -124,7 +124,8 @@ fn final_state(agent: &Agent<Msg>) -> State {
     }
 }
 
-fn play(fixture: &Fixture) -> Observed {
+/// Plays a scenario.
+pub(crate) fn run(fixture: &Fixture) -> Observed {
     let (cast, model_fn) = (Cast::new(fixture), scripted_model(fixture));
     let agent = build(fixture, &cast, model_fn.clone());
     let watch = Watch(Arc::new(Mutex::new(Recorder::new(fixture, &cast.ends))));
@@ -138,5 +139,5 @@ fn play(fixture: &Fixture) -> Observed {
 
 #[test]
 fn conformance_agent() {
-    check_engine(play).unwrap_or_else(|report| panic!("{report}"));
+    check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }

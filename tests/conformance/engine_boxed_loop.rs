@@ -4,6 +4,7 @@ use turnstate::{BoxedAgentLoop, ScriptedModel, Start};
 
 use crate::cast::scripted_model;
 use crate::check_engine;
+use crate::compare::Observed;
 use crate::custom::Msg;
 use crate::drive::drive;
 use crate::engine_static_loop::loop_config;
@@ -26,11 +27,13 @@ impl Engine for BoxedLoop {
     }
 }
 
+/// Plays a scenario.
+pub(crate) fn run(fixture: &Fixture) -> Observed {
+    let model = scripted_model(fixture);
+    play(fixture, BoxedLoop { model })
+}
+
 #[test]
 fn conformance_boxed_loop() {
-    let engine = |fixture: &Fixture| {
-        let model = scripted_model(fixture);
-        play(fixture, BoxedLoop { model })
-    };
-    check_engine(engine).unwrap_or_else(|report| panic!("{report}"));
+    check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }

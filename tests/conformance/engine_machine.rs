@@ -16,6 +16,7 @@ use turnstate::{
 };
 
 use crate::check_engine;
+use crate::compare::Observed;
 use crate::custom::Msg;
 use crate::fixture::{Fixture, ModelItem, Request};
 use crate::recorder::request;
@@ -54,18 +55,7 @@ impl Engine for ByHand<'_> {
             ticket,
             lease,
         };
-        let mut phase = Phase::AwaitingSteering(begun);
-        let ended = loop {
-            phase = match phase {
-                Phase::AwaitingSteering(state) => run.await_steering(state),
-                Phase::Requesting(state) => run.request(state),
-                Phase::Streaming(state) => run.stream(state),
-                Phase::ExecutingTools(state) => run.execute(state),
-                Phase::TurnEnd(state) => run.end_turn(state),
-                Phase::FollowUp(state) => run.follow_up(state),
-                Phase::Ended(state) => break state,
-            };
-        };
+        let ended = run.until_ended(begun);
         run.end(ended);
     }
 
@@ -75,6 +65,10 @@ impl Engine for ByHand<'_> {
 }
 
 /// Where a run stands.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one; it is moved a few times per turn"
+)]
 enum Phase {
     AwaitingSteering(AwaitingSteering<Msg>),
     Requesting(Requesting<Msg>),
@@ -95,6 +89,21 @@ struct Run<'r, 'f, 's> {
 }
 
 impl Run<'_, '_, '_> {
+    fn until_ended(&mut self, begun: AwaitingSteering<Msg>) -> Ended<Msg> {
+        let mut phase = Phase::AwaitingSteering(begun);
+        loop {
+            phase = match phase {
+                Phase::AwaitingSteering(state) => self.await_steering(state),
+                Phase::Requesting(state) => self.request(state),
+                Phase::Streaming(state) => self.stream(state),
+                Phase::ExecutingTools(state) => self.execute(state),
+                Phase::TurnEnd(state) => self.end_turn(state),
+                Phase::FollowUp(state) => self.follow_up(state),
+                Phase::Ended(state) => return state,
+            };
+        }
+    }
+
     fn is_aborted(&self) -> bool {
         self.stage.cancel.is_cancelled()
     }
@@ -118,8 +127,17 @@ impl Run<'_, '_, '_> {
         }
     }
 
+    /// Tells what a phase has to tell, as long as the run is not aborted: what came from a queue is not told then.
+    fn tell_until_aborted(&mut self, mut next: impl FnMut() -> Option<AgentEvent<Msg>>) {
+        while !self.is_aborted()
+            && let Some(event) = next()
+        {
+            self.tell(&event, None);
+        }
+    }
+
     fn await_steering(&mut self, mut state: AwaitingSteering<Msg>) -> Phase {
-        self.tell_all(|| state.poll_event());
+        self.tell_until_aborted(|| state.poll_event());
         if self.is_aborted() {
             return Phase::Ended(state.abort(&self.plan.model, NOW));
         }
@@ -136,7 +154,7 @@ impl Run<'_, '_, '_> {
     }
 
     fn request(&mut self, mut state: Requesting<Msg>) -> Phase {
-        self.tell_all(|| state.poll_event());
+        self.tell_until_aborted(|| state.poll_event());
         if self.is_aborted() {
             return Phase::Ended(state.abort(&self.plan.model, NOW));
         }
@@ -176,7 +194,11 @@ impl Run<'_, '_, '_> {
                 },
             }
         }
-        AnswerEnd::cut()
+        if self.is_aborted() {
+            AnswerEnd::aborted()
+        } else {
+            AnswerEnd::cut()
+        }
     }
 
     fn take(&mut self, state: &mut Streaming<Msg>, event: AssistantEvent) -> ControlFlow<AnswerEnd> {
@@ -238,7 +260,7 @@ impl Run<'_, '_, '_> {
             return Err(format!("Tool {} not found", call.name));
         };
         if let Some(error) = &call.arguments_error {
-            return Err(error.clone());
+            return Err(format!("Tool call was not executed: {error}"));
         }
         let script = &self.stage.cast.script;
         let prepared = script.prepare_arguments(&call.name, call.arguments.clone());
@@ -330,14 +352,16 @@ struct Task {
     performance: Performance,
 }
 
+/// Plays a scenario.
+pub(crate) fn run(fixture: &Fixture) -> Observed {
+    let by_hand = ByHand {
+        responses: fixture.responses.iter(),
+        requests: Vec::new(),
+    };
+    play(fixture, by_hand)
+}
+
 #[test]
 fn conformance_machine() {
-    let engine = |fixture: &Fixture| {
-        let by_hand = ByHand {
-            responses: fixture.responses.iter(),
-            requests: Vec::new(),
-        };
-        play(fixture, by_hand)
-    };
-    check_engine(engine).unwrap_or_else(|report| panic!("{report}"));
+    check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }

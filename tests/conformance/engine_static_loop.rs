@@ -4,6 +4,7 @@ use turnstate::{LoopConfig, ScriptedModel, Start, agent_loop, agent_loop_continu
 
 use crate::cast::scripted_model;
 use crate::check_engine;
+use crate::compare::Observed;
 use crate::custom::Msg;
 use crate::drive::drive;
 use crate::fixture::{Fixture, Request};
@@ -41,11 +42,13 @@ pub(crate) fn loop_config(stage: &Stage<'_>) -> LoopConfig<Msg> {
     config
 }
 
+/// Plays a scenario.
+pub(crate) fn run(fixture: &Fixture) -> Observed {
+    let model = scripted_model(fixture);
+    play(fixture, StaticLoop { model })
+}
+
 #[test]
 fn conformance_static_loop() {
-    let engine = |fixture: &Fixture| {
-        let model = scripted_model(fixture);
-        play(fixture, StaticLoop { model })
-    };
-    check_engine(engine).unwrap_or_else(|report| panic!("{report}"));
+    check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }

@@ -11,12 +11,14 @@
 //!                             +-- script   what they answer
 //! ```
 //!
-//! A driver (`engine_*`) turns a [`fixture::Fixture`] into a [`compare::Observed`]; [`check_engine`] does the rest.
+//! `contract` has the scenarios of which there is no recording. A driver (`engine_*`) turns a [`fixture::Fixture`] into a [`compare::Observed`]; [`check_engine`] does the rest.
 
 mod batch;
 #[cfg(test)] // for clippy: helpers of tests may panic
 mod cast;
 mod compare;
+#[cfg(test)]
+mod contract;
 #[cfg(test)]
 mod custom;
 #[cfg(test)]

@@ -46,8 +46,8 @@ pub(crate) fn play<E: Engine>(fixture: &Fixture, mut engine: E) -> Observed {
     for step in &fixture.steps {
         stage.step(step, &mut engine);
     }
-    let state = stage.final_state();
-    stage.recorder.finish(engine.requests(), state)
+    let at_the_end = stage.final_state();
+    stage.recorder.finish(engine.requests(), at_the_end)
 }
 
 impl<'a> Stage<'a> {
