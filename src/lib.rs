@@ -110,6 +110,8 @@ pub mod hooks;
 pub mod machine;
 pub mod message;
 pub mod partial_json;
+#[cfg(any(feature = "proxy", feature = "proxy-server"))]
+pub mod proxy;
 pub mod queue;
 pub mod schema;
 pub mod stream_fn;

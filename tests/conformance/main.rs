@@ -37,6 +37,8 @@ mod fixture_proxy;
 mod json;
 mod loader;
 mod op;
+#[cfg(all(test, feature = "proxy"))]
+mod proxy;
 #[cfg(test)]
 mod recorder;
 mod report;
