@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use turnstate::machine::{ExecutionMode, RunEnd};
-use turnstate::{Content, Decision, Response, ResultPatch, ToolResult, json_tool};
+use turnstate::{CancellationToken, Content, Decision, Response, ResultPatch, ToolResult, json_tool};
 
 use super::harness::{HOOKS, Notes, Rig, calls, doing, giving, names, one_hook, quick, say, show};
 
@@ -219,6 +219,28 @@ fn c054_a_pending_after_hook_loses_only_its_own_result() {
             ("Operation aborted".into(), "b ok".into())
         );
     }
+}
+
+/// C054: what `after_tool_call` says after the abort comes too late: it might have said less before.
+#[test]
+fn c054_a_hook_that_answers_after_the_abort_is_too_late() {
+    let gate = CancellationToken::new();
+    let rig = Rig::new([calls("a:t")], |agent, _| {
+        let gate = gate.clone();
+        agent.tool(quick("t")).after_tool_call(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.cancelled().await;
+                ResultPatch::keep()
+            }
+        })
+    });
+    let mut run = rig.start("go");
+    run.stall();
+    rig.agent.abort();
+    gate.cancel();
+    run.finish();
+    assert_eq!(rig.result("a"), "Operation aborted");
 }
 
 /// C055: a tool's own error flag counts, and the hook sees it.
