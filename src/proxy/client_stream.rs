@@ -20,6 +20,9 @@ use super::client::{Activity, Config};
 use super::client_http::{chain, send};
 use super::decode::ProxyDecoder;
 
+/// Pieces of the body without an event (comments, parts of a line) that one poll reads.
+const MAX_PIECES: usize = 32;
+
 /// The answer of a [`ProxyModel`](super::ProxyModel).
 ///
 /// It reads the body only when it is polled and has no event left, and drops the body, and with it the connection, as
@@ -158,21 +161,22 @@ impl Stream for ProxyStream {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<AssistantEvent>> {
         let this = self.get_mut();
-        Poll::Ready(loop {
+        for _ in 0..MAX_PIECES {
             if let Some(event) = this.decoder.next_event() {
-                break Some(event);
+                return Poll::Ready(Some(event));
             }
             if this.decoder.is_done() {
-                break None;
+                return Poll::Ready(None);
             }
-            // Pieces without an event (comments, parts of a line) go round here; each is bounded by what has arrived, and
-            // reqwest's own budget makes it pending now and then.
             std::task::ready!(this.poll_more(cx));
             if this.decoder.is_done() {
                 this.state = State::Closed;
                 this.idle = None;
             }
-        })
+        }
+        // Pending: it has just woken itself, to let others run.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

@@ -330,7 +330,12 @@ fn block_event(kind: Kind, content_index: usize, rare: Rare) -> Parsed {
             tool_call: rare.tool_call,
         },
         // These are no events of a block, or have been told apart before.
-        Kind::TextDelta | Kind::ThinkingDelta | Kind::ToolCallDelta => return Parsed::Unknown,
-        Kind::Start | Kind::Done | Kind::Error | Kind::Unknown => return Parsed::Unknown,
+        Kind::TextDelta
+        | Kind::ThinkingDelta
+        | Kind::ToolCallDelta
+        | Kind::Start
+        | Kind::Done
+        | Kind::Error
+        | Kind::Unknown => return Parsed::Unknown,
     })
 }

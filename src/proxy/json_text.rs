@@ -114,25 +114,22 @@ pub(super) fn repair_strings(json: &str) -> String {
     let mut rest = json;
     while let Some(next) = rest.chars().next() {
         let mut length = next.len_utf8();
-        match next {
-            '"' => inside = !inside,
+        let replacement = match next {
+            '"' => {
+                inside = !inside;
+                None
+            }
             '\\' if inside => {
                 length = escape_length(rest);
-                if length == 6 && code_unit(rest).is_some_and(|unit| (0xD800..=0xDFFF).contains(&unit)) {
-                    repaired.push_str("\\ufffd");
-                    rest = rest.get(length..).unwrap_or_default();
-                    continue;
-                }
+                // A whole pair is longer, and fine.
+                let half = length == 6 && matches!(code_unit(rest), Some(0xD800..=0xDFFF));
+                half.then(|| "\\ufffd".to_owned())
             }
-            control if inside && control < ' ' => {
-                repaired.push_str(&format!("\\u{:04x}", u32::from(control)));
-                rest = rest.get(length..).unwrap_or_default();
-                continue;
-            }
-            _ => {}
-        }
+            control if inside && control < ' ' => Some(format!("\\u{:04x}", u32::from(control))),
+            _ => None,
+        };
         let (plain, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
-        repaired.push_str(plain);
+        repaired.push_str(replacement.as_deref().unwrap_or(plain));
         rest = behind;
     }
     repaired

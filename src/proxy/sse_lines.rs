@@ -61,8 +61,10 @@ impl Lines {
 
     /// The end of the body: what is left is a line too.
     pub(super) fn finish(&mut self, mut each: impl FnMut(&[u8]) -> ControlFlow<()>) {
-        // It was found short enough when it was kept.
-        let _ = self.line(&[], &mut each);
+        // Nothing is not an empty line. Something was found short enough when it was kept.
+        if !self.unfinished.is_empty() {
+            let _ = self.line(&[], &mut each);
+        }
     }
 
     /// Drops what it holds.
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_counts_only_at_the_very_start() {
-        assert_eq!(lines(&[b"\xEF", b"\xBB\xBFa\n"]), ["a", ""]);
+        assert_eq!(lines(&[b"\xEF", b"\xBB\xBFa\n"]), ["a"]);
         assert_eq!(lines(&["\na\n\u{feff}b".as_bytes()]), ["", "a", "\u{feff}b"]);
     }
 

@@ -1,5 +1,7 @@
 //! The fixtures of `proxy/`, on the decoder alone and on the stream function over a socket.
 
+#![allow(clippy::unwrap_used)] // a failed assumption of a helper is its test's failure
+
 use std::collections::HashMap;
 use std::pin::pin;
 use std::time::Duration;

@@ -38,7 +38,7 @@ fn call(arguments: &str) -> Vec<Value> {
 
 async fn run(agent: &Agent) -> Outcome {
     let run = agent.prompt("go").unwrap();
-    timeout(GUARD, run.into_future()).await.expect("the run does not end")
+    timeout(GUARD, async { run.await }).await.expect("the run does not end")
 }
 
 fn answers(agent: &Agent) -> Vec<AssistantMessage> {
@@ -61,7 +61,10 @@ async fn two_turns_with_a_tool() {
     let mut server = Server::start(answers_to).await;
     let (agent, runs) = agent(&server);
     let outcome = run(&agent).await;
-    assert_eq!((outcome.end, outcome.text().as_str()), (RunEnd::Done, "It is done."));
+    assert_eq!(
+        (outcome.end, outcome.text().as_str()),
+        (RunEnd::Completed, "It is done.")
+    );
     assert_eq!(outcome.usage.total_tokens, 6);
     assert_eq!(runs.load(Ordering::Relaxed), 1);
 

@@ -127,14 +127,17 @@ fn c026_deep_nesting_is_an_error_not_a_crash() {
 #[test]
 fn c027_halves_of_a_surrogate_pair_meet() {
     let events = |deltas: &[&str], kind: &str| {
-        let mut body = format!("data: {{\"type\":\"{kind}_start\",\"contentIndex\":0}}\n\n");
-        for delta in deltas {
-            body += &format!("data: {{\"type\":\"{kind}_delta\",\"contentIndex\":0,\"delta\":\"{delta}\"}}\n\n");
-        }
-        body + &format!(
-            "data: {{\"type\":\"{kind}_end\",\"contentIndex\":0}}\n\ndata: {}\n\n",
-            done("stop")
-        )
+        let line = |what: &str, delta: &str| {
+            format!("data: {{\"type\":\"{kind}_{what}\",\"contentIndex\":0,\"delta\":\"{delta}\"}}\n\n")
+        };
+        let deltas: Vec<_> = deltas.iter().map(|delta| line("delta", delta)).collect();
+        [
+            line("start", ""),
+            deltas.concat(),
+            line("end", ""),
+            format!("data: {}", done("stop")),
+        ]
+        .concat()
     };
     for (deltas, expected) in [
         (&["a\\ud83d", "\\ude00b"][..], "a😀b"),

@@ -131,8 +131,9 @@ fn c082_what_is_not_for_us_is_ignored() {
     ];
     let (body, events) = good();
     for end in ["\n", "\n\n", "\r\n"] {
-        let mut noise: String = noise.iter().map(|line| format!("{line}{end}")).collect();
-        unknown.iter().for_each(|event| noise += &format!("data: {event}{end}"));
+        let unknown = unknown.iter().map(|event| format!("data: {event}"));
+        let noise: Vec<_> = noise.iter().map(|line| (*line).to_owned()).chain(unknown).collect();
+        let noise = noise.join(end) + end;
         assert_eq!(
             decode(format!("{noise}{}", body.replace("\n\n", &format!("\n\n{noise}")))),
             events

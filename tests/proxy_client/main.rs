@@ -2,7 +2,7 @@
 //!
 //! The `cNNN` in a test's name is the case it covers.
 #![cfg(feature = "proxy")]
-#![allow(clippy::unwrap_used, clippy::panic)] // a failed assumption of a helper is its test's failure
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a failed assumption of a helper is its test's failure
 
 mod abort;
 mod agent;

@@ -101,15 +101,15 @@ fn the_cost_is_linear_in_the_body() {
     }
 
     let mut small = vec![call_start(0, "a")];
-    small.extend((0..1 << 17).map(|_| call_delta(0, "x")));
+    small.extend((0..1 << 14).map(|_| call_delta(0, "x")));
     small.push(done("toolUse"));
     for size in [1, 1000, usize::MAX] {
         assert_eq!(cost(&px(&small), size, limits), small.len());
     }
 
     // An event of many lines, and lines that are no events.
-    let many = format!("data: {{\"type\":\"start\"\n{}data: }}\n\n", "data: \n".repeat(1 << 17));
-    let none = ": ping\n\ndata: {}\n\ndata: [DONE]\n\n".repeat(1 << 15);
+    let many = format!("data: {{\"type\":\"start\"\n{}data: }}\n\n", "data: \n".repeat(1 << 14));
+    let none = ": ping\n\ndata: {}\n\ndata: [DONE]\n\n".repeat(1 << 12);
     for (body, events) in [(many, 2), (none, 1)] {
         for size in [1, 1000, usize::MAX] {
             assert_eq!(cost(body.as_bytes(), size, limits), events);

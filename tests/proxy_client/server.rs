@@ -98,7 +98,7 @@ impl Server {
     pub(crate) async fn request(&mut self) -> Received {
         match self.saw().await {
             Saw::Request(request) => request,
-            other => panic!("no request: {other:?}"),
+            Saw::HungUp(number) => panic!("no request, but hung up on {number}"),
         }
     }
 
@@ -106,7 +106,7 @@ impl Server {
     pub(crate) async fn hung_up(&mut self, number: usize) {
         match self.saw().await {
             Saw::HungUp(got) => assert_eq!(got, number),
-            other => panic!("not hung up: {other:?}"),
+            Saw::Request(request) => panic!("not hung up, but asked: {request:?}"),
         }
     }
 
