@@ -108,7 +108,11 @@ fn deltas_allocate_only_as_the_text_grows() {
         for n in [1_000_usize, 10_000] {
             let doublings = u64::from((5 * n).ilog2());
             // Of arguments both the text and what is shown of it grow, each by the standard library's doubling.
-            let bound = if deltas.name == "arguments" { 4 * doublings + 8 } else { doublings };
+            let bound = if deltas.name == "arguments" {
+                4 * doublings + 8
+            } else {
+                doublings
+            };
             let agent = Agent::builder("m", prepared(&deltas, n)).build();
             let heard = Arc::new(AtomicU64::new(0));
             let count = Arc::clone(&heard);
@@ -186,7 +190,12 @@ const SHORT: usize = 10;
 const LONG: usize = 10_000;
 
 /// What the first and the second run of an agent allocate, while somebody holds a copy of the transcript or not.
-fn of_two_prompts(n: usize, calls: usize, hold: bool, build: impl FnOnce(AgentBuilder) -> AgentBuilder) -> [AllocationInfo; 2] {
+fn of_two_prompts(
+    n: usize,
+    calls: usize,
+    hold: bool,
+    build: impl FnOnce(AgentBuilder) -> AgentBuilder,
+) -> [AllocationInfo; 2] {
     let agent = agent_of(n, answers(calls), build);
     let mut held = Vec::new();
     [(); 2].map(|()| {
@@ -204,7 +213,11 @@ fn shown(info: &AllocationInfo) -> String {
 
 #[track_caller]
 fn no_more(what: &str, long: &AllocationInfo, short: &AllocationInfo) {
-    println!("{what}: {} with {SHORT} messages, {} with {LONG}", shown(short), shown(long));
+    println!(
+        "{what}: {} with {SHORT} messages, {} with {LONG}",
+        shown(short),
+        shown(long)
+    );
     assert!(
         long.count_total <= short.count_total && long.bytes_total <= short.bytes_total,
         "{what}: {} with {SHORT} messages, {} with {LONG}",
@@ -222,7 +235,11 @@ fn a_turn_costs_nothing_that_grows_with_the_transcript() {
             let short = of_two_prompts(SHORT, calls, hold, |builder| builder);
             let long = of_two_prompts(LONG, calls, hold, |builder| builder);
             for (run, (long, short)) in ["first", "second"].iter().zip(long.iter().zip(&short)) {
-                no_more(&format!("{run} run, {calls} calls, transcript held: {hold}"), long, short);
+                no_more(
+                    &format!("{run} run, {calls} calls, transcript held: {hold}"),
+                    long,
+                    short,
+                );
             }
         }
     }
@@ -270,7 +287,10 @@ fn a_transform_that_rebuilds_costs_at_most_a_pointer_per_message_beside() {
 
 /// What the run allocates that follows on a failed one, or retries it.
 fn after_failure(n: usize, retry: bool) -> AllocationInfo {
-    let model = ScriptedModel::new().fail("overloaded").text("an answer").text("an answer");
+    let model = ScriptedModel::new()
+        .fail("overloaded")
+        .text("an answer")
+        .text("an answer");
     let agent = agent_of(n, model, |builder| builder);
     finish(agent.prompt("go").unwrap());
     assert_eq!(agent.error_message().as_deref(), Some("overloaded"));
@@ -354,7 +374,10 @@ fn runs_leave_nothing_behind() {
         ])
     };
     let tool = json_tool("t", "t", json!({"type": "object"}), async |_, _| "fine");
-    let agent = Agent::builder("m", model).tool(tool).max_turns(3.try_into().unwrap()).build();
+    let agent = Agent::builder("m", model)
+        .tool(tool)
+        .max_turns(3.try_into().unwrap())
+        .build();
     for _ in 0..3 {
         four_runs(&agent);
     }

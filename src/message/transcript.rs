@@ -57,7 +57,8 @@ impl<M: AgentMessage> Transcript<M> {
         if alone && answer.is_none_or(|answer| answer.stop_reason.is_failure()) {
             self.open = self.messages.len();
             if answer.is_none() {
-                self.sent.extend(M::to_message(&message).filter(|message| !is_result(message)));
+                self.sent
+                    .extend(M::to_message(&message).filter(|message| !is_result(message)));
             }
         }
     }
