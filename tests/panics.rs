@@ -272,11 +272,15 @@ impl HookOfDrop {
             Ok(answer)
         }
         .boxed();
-        let fuse = planted.then(|| self.fuse.clone()).unwrap_or_else(|| {
-            let spent = Fuse::new();
-            spent.0.store(false, Ordering::SeqCst);
-            spent
-        });
+        let fuse = if planted {
+            self.fuse.clone()
+        } else {
+            {
+                let spent = Fuse::new();
+                spent.0.store(false, Ordering::SeqCst);
+                spent
+            }
+        };
         Dropped(answered, fuse)
     }
 }

@@ -53,13 +53,16 @@ impl<M: AgentMessage> Transcript<M> {
             self.close_group();
         }
         let alone = self.open == self.messages.len();
-        self.messages.push(Arc::clone(&message));
-        if alone && answer.is_none_or(|answer| answer.stop_reason.is_failure()) {
+        let settled = alone && answer.is_none_or(|answer| answer.stop_reason.is_failure());
+        let sent = if settled && answer.is_none() {
+            M::to_message(&message)
+        } else {
+            None
+        };
+        self.messages.push(message);
+        if settled {
             self.open = self.messages.len();
-            if answer.is_none() {
-                self.sent
-                    .extend(M::to_message(&message).filter(|message| !is_result(message)));
-            }
+            self.sent.extend(sent.filter(|message| !is_result(message)));
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use turnstate::proxy::ProxyModel;
