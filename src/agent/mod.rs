@@ -107,7 +107,7 @@ impl<M: AgentMessage> Agent<M> {
             if !last.is_some_and(|answer| answer.stop_reason.is_failure()) {
                 return Err(StartError::NothingToRetry);
             }
-            // On storage of its own: the old one holds what is dropped, and would be copied anew by all who push.
+            // On storage of its own: the old one holds what is dropped, and would be let go under a lock, at a push.
             let kept: Transcript<M> = transcript.iter().take(transcript.len() - 1).cloned().collect();
             Ok((self.going_on(&kept)?, kept.clone(), Some(kept)))
         })

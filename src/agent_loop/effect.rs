@@ -242,15 +242,13 @@ where
     M: AgentMessage,
     H: Hooks<M>,
 {
-    let error = |text| Box::new(ToolResult::error(text));
     let call = preflight.call();
-    let checked = catch(|| tools.check(call));
-    let (tool, arguments) = checked.map_err(|panic| error(format!("Tool {} {panic}", call.name)))??;
+    let (tool, arguments) = tools.check(call)?;
     let cancel = env.cancel.clone();
     let context = CallContext::new(state, preflight.index(), call, arguments.clone(), tool, cancel);
     match ask(&env.cancel, || env.hooks.before_tool_call(context)).await {
         Ok(decision) => decision.apply(tool, call, arguments),
-        Err(Stopped::Aborted) => Err(error(ABORTED_CALL.to_owned())),
-        Err(Stopped::Failed(text)) => Err(error(text)),
+        Err(Stopped::Aborted) => Err(Box::new(ToolResult::error(ABORTED_CALL))),
+        Err(Stopped::Failed(error)) => Err(Box::new(ToolResult::error(error))),
     }
 }

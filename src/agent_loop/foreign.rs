@@ -1,8 +1,6 @@
-//! Calling foreign code: hooks, tools, stream functions, listeners. Its panics are its failures, never ours.
+//! Asking hooks and the clock.
 
-use std::any::Any;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -11,23 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::Clock;
 use crate::tool::BoxError;
 
-/// Calls `f`; a panic becomes its text.
-pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    // What `f` touched is not looked at again by the engine once it has panicked: it is dropped.
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let text = panic_text(&*panic);
-        if let Err(of_its_drop) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            // It would go on like this.
-            std::mem::forget(of_its_drop);
-        }
-        text
-    })
-}
-
-/// What an error says of itself. It is spent: its drop is foreign code, too.
-pub(crate) fn error_text(error: BoxError) -> String {
-    catch(move || error.to_string()).unwrap_or_else(|panic| panic)
-}
+pub(crate) use crate::tool::foreign::{catch, error_text};
 
 /// The app's clock.
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +20,6 @@ impl Time {
     pub(super) fn now(self) -> u64 {
         catch(self.0).unwrap_or_default()
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("no message"))
 }
 
 /// Why a hook gave no answer.

@@ -14,6 +14,7 @@
 //! The first three are [`ToolSet::check`].
 
 mod context;
+pub(crate) mod foreign;
 mod function;
 mod set;
 mod updates;

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::Tool;
+use super::foreign::{catch, error_text};
 use crate::machine::ExecutionMode;
 use crate::message::{ToolCall, ToolResult};
 use crate::schema::{ArgumentsSchema, ValidatedArguments};
@@ -59,17 +60,18 @@ impl ToolSet {
     }
 
     /// Takes a call up to where hooks are asked: finds its tool, lets that [prepare](Tool::prepare_arguments) the
-    /// arguments, and validates them. A panic of the tool is the caller's.
+    /// arguments, and validates them.
     ///
     /// # Errors
-    /// The error result that answers a call which cannot be run.
+    /// The error result that answers a call which cannot be run. A panic of the tool is one.
     pub fn check(&self, call: &ToolCall) -> Result<(&Arc<RegisteredTool>, ValidatedArguments), Box<ToolResult>> {
         let tool = self.tool_of(call)?;
         if let Some(error) = &call.arguments_error {
             return Err(refused(format!("Tool call was not executed: {error}")));
         }
-        let prepared = tool.tool.prepare_arguments(call.arguments.clone());
-        let arguments = prepared.map_err(|error| refused(error.to_string()))?;
+        let prepared = catch(|| tool.tool.prepare_arguments(call.arguments.clone()));
+        let prepared = prepared.map_err(|panic| refused(format!("Tool {} {panic}", call.name)))?;
+        let arguments = prepared.map_err(|error| refused(error_text(error)))?;
         Ok((tool, tool.validate(call, arguments)?))
     }
 
