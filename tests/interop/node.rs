@@ -13,7 +13,7 @@ use tokio::time::timeout;
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop");
 
 /// Nothing here takes long; a test that hangs shall say so.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
 /// The scopes of the packages that can be tested against; none, said aloud, if the reference is not to be had.
 pub(crate) fn references(test: &str) -> &'static [&'static str] {

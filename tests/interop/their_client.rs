@@ -84,7 +84,9 @@ async fn whole_answers() {
         .collect()
         .await;
     let mut folded = PartialMessage::new(&model, 0);
-    events.iter().for_each(|event| folded.apply(event).unwrap());
+    for event in &events {
+        folded.apply(event).unwrap();
+    }
     let expected = folded.done(DoneReason::ToolUse, usage, None);
 
     for scope in references("whole_answers") {

@@ -14,7 +14,7 @@ use turnstate::{
 use crate::http::{serve, watched};
 
 /// Nothing here takes long; a test that hangs shall say so.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// Two turns with tools and one without.
 fn script() -> ScriptedModel {
