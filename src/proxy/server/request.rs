@@ -1,10 +1,11 @@
 //! A request as it comes in.
 //!
-//! The reader is lenient: what it does not know it ignores, and only the messages must make sense. It also takes the
-//! form of newer references, which send prompt and tools as messages of the role `system`.
+//! The reader ignores fields it does not know. It also takes what newer references send: prompt and tools as messages
+//! of the role `system`, the thinking level `max`, headers that are `null`.
 
 use std::sync::Arc;
 
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -48,9 +49,10 @@ pub(super) fn read(body: &[u8]) -> Result<Request, serde_json::Error> {
 
 #[derive(Deserialize)]
 struct Body {
+    #[serde(deserialize_with = "model")]
     model: Model,
     context: Context,
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "options")]
     options: Options,
 }
 
@@ -175,6 +177,31 @@ impl Tool for Definition {
     }
 }
 
+/// Reads a model; thinking levels it has beyond those of this crate are left out.
+fn model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Model, D::Error> {
+    let mut fields = Map::deserialize(deserializer)?;
+    if let Some(Value::Object(levels)) = fields.get_mut("thinkingLevelMap") {
+        levels.retain(|level, _| ThinkingLevel::deserialize(&Value::from(level.as_str())).is_ok());
+    }
+    Model::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+}
+
+/// Reads options, with the values of newer references.
+fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
+    let Some(mut fields) = Option::<Map<String, Value>>::deserialize(deserializer)? else {
+        return Ok(Options::default());
+    };
+    if let Some(Value::Object(headers)) = fields.get_mut("headers") {
+        // One that the provider's own headers shall lose. There is no such thing here.
+        headers.retain(|_, value| !value.is_null());
+    }
+    match fields.get_mut("reasoning") {
+        Some(level) if level == "max" => *level = "xhigh".into(),
+        _ => {}
+    }
+    Options::deserialize(Value::Object(fields)).map_err(D::Error::custom)
+}
+
 fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
@@ -251,6 +278,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_newer_references_send_is_read() {
+        let request = read_value(&json!({
+            "model": {"id": "m", "thinkingLevelMap": {"low": "l", "xhigh": null, "max": "m"}},
+            "context": {"messages": []},
+            "options": {"reasoning": "max", "headers": {"a": "b", "c": null}},
+        }));
+        let levels = request.model.thinking_level_map.as_ref().unwrap();
+        assert_eq!(json!(levels), json!({"low": "l", "xhigh": null}));
+        assert_eq!(request.thinking_level, ThinkingLevel::Xhigh);
+        assert_eq!(json!(request.options.headers), json!({"a": "b"}));
+    }
+
     /// I3, whatever comes in: a call without a result gets one, a result without a call goes.
     #[test]
     fn messages_are_paired() {
@@ -317,6 +357,7 @@ mod tests {
             r#"{"model": {"id": "m"}}"#,
             r#"{"model": {"id": "m"}, "context": {"messages": [{"role": "nobody"}]}}"#,
             r#"{"model": {"id": "m"}, "context": {"messages": [1]}}"#,
+            r#"{"model": {"id": "m"}, "context": {"messages": []}, "options": {"temperature": "warm"}}"#,
         ] {
             assert!(read(body.as_bytes()).is_err(), "{body}");
         }
