@@ -79,7 +79,7 @@ plain!(
     AgentState,
     AgentState<Own>,
 );
-assert_impl_all!(turnstate::message::Iter<'static, Message>: Send, Sync, Unpin);
+assert_impl_all!(message::Iter<'static, Message>: Send, Sync, Unpin);
 assert_impl_all!(JsonEvent<'static, Message>: Send, Sync, Unpin);
 
 // A list is as sendable and shareable as what it holds, and no more.

@@ -48,18 +48,20 @@ impl<M: AgentMessage> Transcript<M> {
 
     /// Appends a message.
     pub fn push(&mut self, message: Arc<M>) {
-        let answer = message.as_message().and_then(Message::as_assistant);
-        if answer.is_some() {
+        if message.as_message().and_then(Message::as_assistant).is_some() {
             self.close_group();
         }
-        let alone = self.open == self.messages.len();
-        self.messages.push(Arc::clone(&message));
-        if alone && answer.is_none_or(|answer| answer.stop_reason.is_failure()) {
-            self.open = self.messages.len();
-            if answer.is_none() {
-                self.sent
-                    .extend(M::to_message(&message).filter(|message| !is_result(message)));
+        let no_group = self.open == self.messages.len();
+        self.messages.push(message);
+        if no_group && let Some(last) = self.messages.last() {
+            match last.as_message().and_then(Message::as_assistant) {
+                Some(answer) if !answer.stop_reason.is_failure() => return,
+                Some(_) => {}
+                None => self
+                    .sent
+                    .extend(M::to_message(last).filter(|message| !is_result(message))),
             }
+            self.open = self.messages.len();
         }
     }
 
