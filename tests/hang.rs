@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::{FutureExt, StreamExt};
 use robust_support::GUARD;
-use robust_support::closing::check_closing;
+use robust_support::closing::{check_closing, check_closing_of_busy};
 use robust_support::drive::{Task, drive};
 use robust_support::gate::Mode;
 use robust_support::watch::Watch;
@@ -108,7 +108,6 @@ fn an_abort_at_each_event_ends_a_run_though_what_comes_next_hangs() {
     for kind in without_listeners() {
         for told in 1.. {
             let world = World::new(kind);
-            // A tool that reports is not done in the same poll.
             world.gate.set(Mode::Yield);
             let mut run = world.agent.prompt("go").unwrap();
             let heard = drive(run.by_ref().take(told).collect::<Vec<_>>());
@@ -120,7 +119,7 @@ fn an_abort_at_each_event_ends_a_run_though_what_comes_next_hangs() {
             world.agent.abort();
             world.agent.abort();
             drive(run);
-            check_closing(&world.watch.events(), told, kind.mode);
+            check_closing_of_busy(&world.watch.events(), told, kind.mode);
             world.check_settled(1);
             world.check_next_prompt(2);
         }
