@@ -59,6 +59,9 @@ impl<M: AgentMessage> AgentBuilder<M> {
     }
 
     /// Adds a tool. Of several with the same name the first counts.
+    ///
+    /// A tool, a hook or a stream function that holds a copy of its own agent keeps the agent alive for ever: nothing
+    /// breaks the cycle.
     pub fn tool(self, tool: impl Tool) -> Self {
         self.shared_tool(Arc::new(tool))
     }

@@ -49,6 +49,8 @@ use foreign::Time;
 #[pin_project]
 #[must_use = "a run does nothing unless it is polled"]
 pub struct AgentLoop<M: AgentMessage, H, S: StreamFn, F> {
+    /// Cancels what the loop gave out when it is dropped; first, so that what is dropped with it can see that.
+    _guard: DropGuard,
     #[pin]
     work: Work<M, S::Stream, F>,
     #[pin]
@@ -91,8 +93,6 @@ struct Control<M: AgentMessage, H, S, F> {
     finished: Option<(Transcript<M>, Outcome<M>)>,
     /// The loop is being dropped: no foreign future is polled any more.
     closing: bool,
-    /// Cancels what the loop gave out when it is dropped.
-    _guard: DropGuard,
 }
 
 /// Runs a prompt: `messages` enter the transcript of `config` and a model answers.
@@ -209,6 +209,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> AgentLoop<M, H, S, F> {
         };
         let cancel = config.cancel.child_token();
         Ok(Self {
+            _guard: cancel.clone().drop_guard(),
             work: Work::Step(Some(Step::AwaitingSteering(state))),
             cancelled: cancel.clone().cancelled_owned(),
             executor: Executor::new(),
@@ -221,7 +222,6 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> AgentLoop<M, H, S, F> {
                 lease,
                 finished: None,
                 closing: false,
-                _guard: cancel.clone().drop_guard(),
                 env: Arc::new(Env {
                     hooks,
                     stream_fn,

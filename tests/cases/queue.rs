@@ -1,14 +1,17 @@
 //! Queues: what is queued is delivered exactly once, in order, or still there (I4).
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use futures_util::stream;
+use futures_util::FutureExt;
+use futures_util::stream::{self, StreamExt};
 use turnstate::machine::{ExecutionMode, RunEnd};
 use turnstate::{
-    Agent, AssistantEvent, CancellationToken, Delivery, DoneReason, QueueKind, QueueMode, Request, StartError,
+    Agent, AgentEvent, AssistantEvent, CancellationToken, Delivery, DoneReason, LoopConfig, Message, QueueKind,
+    QueueMode, Queues, Request, ScriptedModel, StartError, agent_loop,
 };
 
 use super::drive::{block_on, drive};
@@ -135,6 +138,29 @@ fn c013_after_an_abort_the_queues_belong_to_the_next_run() {
     assert!(rig.agent.recall(taken.id).is_none(), "the run has it still");
     until(&mut run, "ae[3]");
     assert!(rig.agent.recall(taken.id).is_some());
+}
+
+/// C019: an abort from another thread closes the queues first, and cancels the token then. A run whose last look falls
+/// in between finds nothing, and must not take itself for complete.
+#[test]
+fn c019_a_last_look_at_queues_that_an_abort_has_closed_is_an_abort() {
+    let queues = Queues::new();
+    let mut config = LoopConfig::<Message>::new("m");
+    config.queues = queues.clone();
+    let model = ScriptedModel::new().text("1").text("2");
+    let mut run = pin!(agent_loop(vec![Arc::new("go".into())], config, model, ()).unwrap());
+    let mut told = Vec::new();
+    while let Some(event) = run.next().now_or_never().flatten() {
+        told.push(event.kind());
+        if let AgentEvent::TurnEnd { .. } = event {
+            let queued = queues.push(QueueKind::FollowUp, Arc::new("more".into()));
+            assert_eq!(queued.delivery, Delivery::ThisRun);
+            queues.close_run(run.run_id());
+        }
+    }
+    assert_eq!(told[told.len() - 2..], ["turn_end", "agent_end"]);
+    assert_eq!(run.outcome().unwrap().end, RunEnd::Aborted);
+    assert_eq!(queues.peek(QueueKind::FollowUp).len(), 1);
 }
 
 /// C019 (a): queued when the run has just ended, and said so.
