@@ -166,6 +166,9 @@ pub use tool::{schemars, tool_with};
 /// The long-form documents.
 #[cfg(doc)]
 pub mod docs {
+    #[doc = include_str!("docs/contract.md")]
+    pub mod contract {}
+
     #[doc = include_str!("docs/architecture.md")]
     pub mod architecture {}
 

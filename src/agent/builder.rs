@@ -108,7 +108,8 @@ impl<M: AgentMessage> AgentBuilder<M> {
         self
     }
 
-    /// How many turns a run may have. By default any number.
+    /// How many turns a run may have, such as `8.try_into()?`. By default any number. A run that would go on beyond ends
+    /// with [`RunEnd::Limit`](crate::RunEnd::Limit), which is no error.
     pub fn max_turns(mut self, max: NonZeroU32) -> Self {
         self.fixed.limits.max_turns = Some(max);
         self

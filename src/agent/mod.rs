@@ -76,7 +76,9 @@ impl<M: AgentMessage> Agent<M> {
     /// Begins a run with something to say. The agent is busy from here on; the work is done by polling the run.
     ///
     /// # Errors
-    /// [`StartError`] if a run is active or the prompt is empty. Nothing has changed then.
+    /// [`StartError`] if a run is active or the prompt has no messages. Nothing has changed then.
+    ///
+    /// A text is stamped with the time; a message is taken as it is.
     pub fn prompt(&self, prompt: impl IntoPrompt<M>) -> Result<Run<M>, StartError> {
         let messages = prompt.into_prompt((self.shared.fixed.clock)());
         self.begin(|transcript| Ok((Start::Prompt(messages), transcript, None)))
@@ -154,6 +156,7 @@ impl<M: AgentMessage> Agent<M> {
     }
 
     /// Aborts the active run, if there is one. It ends although nobody cooperates, and its holder is woken for that.
+    /// What is queued stays so for the next run; [`clear_queues`](Self::clear_queues) drops it.
     pub fn abort(&self) {
         self.shared.abort();
     }
@@ -285,11 +288,15 @@ impl<M: AgentMessage> Agent<M> {
     ///
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
     /// let agent = Agent::builder("scripted-1", ScriptedModel::new().text("hi")).build();
-    /// let seen = Arc::new(Mutex::new(Vec::new()));
-    /// let log = Arc::clone(&seen);
-    /// let subscription = agent.subscribe(move |event, _cx| log.lock().unwrap().push(event.kind()));
+    /// let lines = Arc::new(Mutex::new(Vec::new()));
+    /// let log = Arc::clone(&lines);
+    /// let subscription = agent.subscribe(move |event, cx| {
+    ///     let json = serde_json::to_string(&event.json(cx.partial()))?; // Pi's JSON of the event
+    ///     log.lock().unwrap().push(json);
+    ///     Ok::<_, serde_json::Error>(())
+    /// });
     /// agent.prompt("hello")?.await;
-    /// assert_eq!(seen.lock().unwrap().last(), Some(&"agent_end"));
+    /// assert_eq!(lines.lock().unwrap()[0], r#"{"type":"agent_start"}"#);
     /// subscription.unsubscribe();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
@@ -331,7 +338,16 @@ impl<M: AgentMessage> Agent<M> {
         Self { shared }
     }
 
-    /// The transcript.
+    /// The transcript. It is saved and loaded by serde:
+    ///
+    /// ```
+    /// use turnstate::{Agent, Message, ScriptedModel, Transcript};
+    /// let agent = Agent::builder("scripted-1", ScriptedModel::new()).transcript(vec![Message::user("hi")]).build();
+    /// let saved = serde_json::to_string(&agent.transcript()).unwrap();
+    /// let loaded: Transcript<Message> = serde_json::from_str(&saved).unwrap();
+    /// agent.set_transcript(loaded).unwrap();
+    /// assert_eq!(agent.transcript().len(), 1);
+    /// ```
     pub fn transcript(&self) -> Transcript<M> {
         lock(&self.shared.state).transcript().clone()
     }

@@ -238,7 +238,7 @@ impl<M: AgentMessage> Run<M> {
         if self.progress == Progress::Begun {
             self.progress = Progress::Polled;
             if let Some(kept) = self.keep.take() {
-                let before = lock(&self.shared.state).keep(kept);
+                let before = lock(&self.shared.state).set_transcript(kept);
                 // May be the last copy of a message, which is foreign: dropped without the lock.
                 drop(before);
             }

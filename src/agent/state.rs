@@ -9,7 +9,9 @@ use crate::message::{AgentMessage, AssistantMessage, Message, PartialMessage, To
 /// What an agent is in the middle of: its transcript, the message that streams, the calls that run, the last error.
 ///
 /// [`apply`](Self::apply) is all there is to it: it needs no loop and no agent, so a program that forwards events to
-/// another place can keep the same state there.
+/// another place can keep the same state there. Only what happens between runs no event tells: a
+/// [`retry`](crate::Agent::retry) drops the failed message, and the transcript may be replaced
+/// ([`set_transcript`](Self::set_transcript)).
 ///
 /// ```
 /// use turnstate::{AgentEvent, AgentState, Message};
@@ -123,9 +125,9 @@ impl<M: AgentMessage> AgentState<M> {
         self.error.as_deref()
     }
 
-    /// Keeps only these messages, the first ones; gives the transcript as it was.
-    pub(super) fn keep(&mut self, kept: Transcript<M>) -> Transcript<M> {
-        std::mem::replace(&mut self.transcript, kept)
+    /// Replaces the transcript, between runs; gives back the one before.
+    pub fn set_transcript(&mut self, transcript: Transcript<M>) -> Transcript<M> {
+        std::mem::replace(&mut self.transcript, transcript)
     }
 }
 

@@ -99,7 +99,7 @@ pub enum StartError {
     /// A run is active.
     #[error("a run is active; queue the message, or wait until the agent is idle")]
     Busy,
-    /// A prompt without messages.
+    /// A prompt without messages. (An empty text is a message.)
     #[error("the prompt is empty")]
     EmptyPrompt,
     /// The transcript is empty.

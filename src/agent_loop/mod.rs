@@ -37,6 +37,8 @@ use foreign::Time;
 ///   Step --> Effect --> Step --> Streaming --> Step --> ExecutingTools --> Step --> ... --> Over
 /// ```
 ///
+/// It has to be pinned to be polled: by [`std::pin::pin!`], or in a box.
+///
 /// Polling it is all that drives it: it spawns nothing, has no timer and runs on any executor. Every event is handed
 /// out before anything that comes after it is done, so what the consumer does meanwhile (steer, abort) counts.
 ///

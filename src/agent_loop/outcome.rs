@@ -46,7 +46,8 @@ impl<M: AgentMessage> Outcome<M> {
             .unwrap_or_default()
     }
 
-    /// The outcome, unless the run failed or was aborted.
+    /// The outcome, unless the run failed or was aborted. A run that was stopped, or came to its limit, did neither; its
+    /// last message may then be without text.
     ///
     /// # Errors
     /// [`RunError`] if it did; the outcome is in it.

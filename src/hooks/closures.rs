@@ -49,6 +49,9 @@ macro_rules! hook_fns {
     ($($(#[$doc:meta])* $name:ident: $context:ty => $answer:ty;)*) => {
         /// Hooks made of closures, over other hooks that decide where there is no closure.
         ///
+        /// A closure that captures state gives each of its futures a copy:
+        /// `move |cx| { let log = log.clone(); async move { .. } }`. An `async` closure would lend it.
+        ///
         /// ```
         /// use turnstate::{Decision, HookFns, Message};
         /// let hooks = HookFns::<Message>::new()

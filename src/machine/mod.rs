@@ -27,7 +27,7 @@
 //! 2. finds out what the phase asks for (what is queued, what the model says, what a tool gave), however it likes;
 //! 3. puts that in (`handle_*`, `finish`, ...) and goes on with the phase it is given.
 //!
-//! Every phase can also be left by `abort`, which ends the run as the contract says (§4.6), and the silent ones by
+//! Every phase can also be left by `abort`, which ends the run as [the contract](crate::docs::contract) says (§4.6), and the silent ones by
 //! `fail`. An abort does not wait until all is told: what came from a queue and was not told yet is dropped then, for
 //! the driver to give back (I4, I6), and the rest comes in the next phase. Whatever a driver does, the run's events
 //! keep I1, and every tool call is answered (I3).

@@ -60,21 +60,31 @@ pub trait CustomRole {
 
 /// A model's message, or one of the app's own type `C`.
 ///
-/// The default conversion drops `C` from requests. In JSON it is whatever its inside is; `C` must refuse the roles
-/// of [`Message`], which are tried first.
+/// The default conversion drops `C` from requests. That is all it does: a custom message that is prompted or queued
+/// begins a turn like any other, and one at the end of a transcript is what a run goes on from. A notice that the model
+/// must not answer is put into the transcript between runs, by [`Agent::set_transcript`](crate::Agent::set_transcript).
+///
+/// In JSON it is whatever its inside is, so `C` has to write its role and to refuse those of [`Message`], which are tried
+/// first. An enum that is tagged by `role` does both.
 ///
 /// ```
 /// use turnstate::{AgentMessage, CustomMessage, CustomRole, Message};
 ///
-/// #[derive(Clone)]
-/// struct Notice(&'static str);
-/// impl CustomRole for Notice {
+/// #[derive(Clone, serde::Serialize, serde::Deserialize)]
+/// #[serde(tag = "role", rename_all = "camelCase")]
+/// enum App {
+///     Notice { text: String },
+/// }
+/// impl CustomRole for App {
 ///     fn role(&self) -> &str { "notice" }
 /// }
-/// let notice = CustomMessage::Custom(Notice("saved"));
+/// let notice = CustomMessage::Custom(App::Notice { text: "saved".into() });
 /// assert_eq!(notice.role(), "notice");
 /// assert!(notice.as_message().is_none());
-/// assert_eq!(CustomMessage::<Notice>::from(Message::user("hi")).role(), "user");
+/// assert_eq!(serde_json::to_string(&notice).unwrap(), r#"{"role":"notice","text":"saved"}"#);
+///
+/// let user: CustomMessage<App> = serde_json::from_str(r#"{"role":"user","content":"hi"}"#).unwrap();
+/// assert_eq!((user.role(), user.text().as_str()), ("user", "hi"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -83,6 +93,16 @@ pub enum CustomMessage<C> {
     Llm(Arc<Message>),
     /// A message of the app's world.
     Custom(C),
+}
+
+impl<C> CustomMessage<C> {
+    /// All text of a model's message, blocks joined by line ends; empty for one of the app's.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Llm(message) => message.text(),
+            Self::Custom(_) => String::new(),
+        }
+    }
 }
 
 impl<C> From<Message> for CustomMessage<C> {

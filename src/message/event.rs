@@ -216,6 +216,40 @@ impl AssistantEvent {
         Self::Start { head: None }
     }
 
+    /// The start of a text block.
+    pub fn text_start(content_index: usize) -> Self {
+        Self::TextStart { content_index }
+    }
+
+    /// The end of a text block, without a signature.
+    pub fn text_end(content_index: usize) -> Self {
+        Self::TextEnd {
+            content_index,
+            content_signature: None,
+        }
+    }
+
+    /// The start of a thinking block.
+    pub fn thinking_start(content_index: usize) -> Self {
+        Self::ThinkingStart { content_index }
+    }
+
+    /// The end of a thinking block, without a signature.
+    pub fn thinking_end(content_index: usize) -> Self {
+        Self::ThinkingEnd {
+            content_index,
+            content_signature: None,
+        }
+    }
+
+    /// The end of a tool call of which the provider knows nothing better than what it streamed.
+    pub fn tool_call_end(content_index: usize) -> Self {
+        Self::ToolCallEnd {
+            content_index,
+            tool_call: None,
+        }
+    }
+
     /// A piece of text.
     pub fn text_delta(content_index: usize, delta: impl Into<String>) -> Self {
         Self::TextDelta {

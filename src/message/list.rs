@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Slots of the first segment; each further one has twice as many.
 const FIRST: usize = 16;
@@ -184,6 +184,12 @@ impl<T: fmt::Debug> fmt::Debug for Messages<T> {
 impl<T: PartialEq> PartialEq for Messages<T> {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Messages<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<T>::deserialize(deserializer).map(Self::from)
     }
 }
 

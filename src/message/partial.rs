@@ -17,7 +17,7 @@ const MAX_CONTENT_INDEX: usize = u16::MAX as usize;
 #[non_exhaustive]
 pub enum FoldError {
     /// A delta or end for a block that did not begin, or is of another kind.
-    #[error("received {kind} for a block that is not open for it (content index {content_index})")]
+    #[error("received {kind} for content index {content_index}, where no block of its kind has begun")]
     WrongBlock {
         /// The event's name in JSON.
         kind: &'static str,

@@ -3,9 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::list::Iter;
 use super::{AgentMessage, AssistantMessage, Content, Message, Messages, ToolCall, ToolResult, ToolResultMessage};
 
-/// The messages of an agent, with the form in which they are sent kept beside (§4.8 of the design).
+/// The messages of an agent, with the form in which they are sent kept beside (§4.8 of the
+/// [contract](crate::docs::contract)). In JSON it is the list.
 ///
 /// What is sent always satisfies I3: every tool call has exactly one result, in call order, right behind its
 /// assistant message, and no result is without its call. So [`request`](Self::request)
@@ -193,6 +197,27 @@ impl<M: AgentMessage> From<Vec<Arc<M>>> for Transcript<M> {
 impl<M: AgentMessage> FromIterator<Arc<M>> for Transcript<M> {
     fn from_iter<I: IntoIterator<Item = Arc<M>>>(messages: I) -> Self {
         messages.into_iter().collect::<Messages<M>>().into()
+    }
+}
+
+impl<M: Serialize> Serialize for Transcript<M> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.messages.serialize(serializer)
+    }
+}
+
+impl<'de, M: AgentMessage + Deserialize<'de>> Deserialize<'de> for Transcript<M> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Messages::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl<'a, M> IntoIterator for &'a Transcript<M> {
+    type Item = &'a Arc<M>;
+    type IntoIter = Iter<'a, M>;
+
+    fn into_iter(self) -> Iter<'a, M> {
+        self.messages.iter()
     }
 }
 

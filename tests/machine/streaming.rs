@@ -176,7 +176,8 @@ fn an_event_that_does_not_fit() {
         content_index: 0,
         tool_call: None,
     };
-    let wrong = |kind, index| format!("received {kind} for a block that is not open for it (content index {index})");
+    let wrong =
+        |kind, index| format!("received {kind} for content index {index}, where no block of its kind has begun");
     let table = [
         (vec![AssistantEvent::text_delta(1, "x")], Some(wrong("text_delta", 1))),
         (vec![thinking, text_end], Some(wrong("text_end", 1))),
