@@ -11,7 +11,7 @@ mod robust_support;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use futures_core::Stream;
 use robust_support::closing::{check_closing, shapes};
@@ -19,7 +19,9 @@ use robust_support::drive::drive;
 use robust_support::gate::Mode;
 use robust_support::world::{KINDS, Kind, World};
 use turnstate::machine::ExecutionMode;
-use turnstate::{Agent, AgentEvent, AssistantMessage, Delivery, QueueMode, Response, Run, ScriptedModel, StartError};
+use turnstate::{
+    Agent, AgentEvent, AssistantMessage, Delivery, Message, QueueMode, Response, Run, ScriptedModel, StartError,
+};
 
 /// Polls a run `polls` times, whatever it says. Whether it is at its end.
 fn poll_times(run: &mut Run, polls: usize) -> bool {
@@ -161,6 +163,32 @@ fn what_listeners_queue_while_a_run_is_dropped_is_for_the_next() {
         delivered.iter().all(|delivery| *delivery == Delivery::NextRun),
         "{delivered:?}"
     );
+}
+
+/// A waker that goes on with the agent at once, as an executor on another thread might.
+struct GoesOn(Agent, AtomicBool);
+
+impl Wake for GoesOn {
+    fn wake(self: Arc<Self>) {
+        self.1.store(self.0.continue_run().is_ok(), Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_for_idle_finds_all_that_was_queued() {
+    for polls in [0, 1, 2] {
+        let answered: Vec<Message> = vec![AssistantMessage::default().into()];
+        let agent = Agent::builder("m", ScriptedModel::new()).transcript(answered).build();
+        agent.steer("queued");
+        let mut run = agent.continue_run().unwrap();
+        poll_times(&mut run, polls);
+        let goes_on = Arc::new(GoesOn(agent.clone(), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&goes_on));
+        let mut idle = std::pin::pin!(agent.wait_for_idle());
+        assert!(idle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(run);
+        assert!(goes_on.1.load(Ordering::SeqCst), "idle too early, after {polls} polls");
+    }
 }
 
 #[test]
