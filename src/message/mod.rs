@@ -30,6 +30,8 @@ pub use list::{Iter, Messages};
 pub use model::{
     ApiKey, CacheRetention, InputKind, Model, ModelCost, StreamOptions, ThinkingBudgets, ThinkingLevel, Transport,
 };
+#[cfg(feature = "proxy")]
+pub(crate) use partial::MAX_CONTENT_INDEX;
 pub use partial::{FoldError, PartialMessage};
 pub use tool_result::ToolResult;
 pub use transcript::Transcript;

@@ -9,8 +9,9 @@ use super::{
     ThinkingContent, ToolCall, ToolCallPatch, Usage,
 };
 
-/// Beyond it a content index is a mistake of the sender.
-const MAX_CONTENT_INDEX: usize = u16::MAX as usize;
+/// Beyond it a content index is a mistake of the sender. It also bounds what it costs to put blocks in order that come in
+/// the worst one.
+pub(crate) const MAX_CONTENT_INDEX: usize = 4_095;
 
 /// An event that does not fit the message so far.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

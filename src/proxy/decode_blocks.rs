@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::message::AssistantEvent;
+use crate::message::{AssistantEvent, MAX_CONTENT_INDEX};
 
 use super::json_text::JsonText;
-
-/// Beyond it a content index is a mistake of the sender; the fold has the same limit.
-const MAX_CONTENT_INDEX: usize = u16::MAX as usize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BlockKind {

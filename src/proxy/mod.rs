@@ -57,7 +57,7 @@
 //! | Halves of a surrogate pair in two deltas of a block | the character, with the second; alone: U+FFFD |
 //! | Bytes that are not UTF-8 in a string | U+FFFD |
 //! | Gaps in the content index | nothing special |
-//! | A content index beyond 65,535 | an error |
+//! | A content index beyond 4,095 | an error |
 //! | A delta or end for a block that did not begin, or is of another kind | an error |
 //! | Data that is not JSON, or an event with wrong fields | an error |
 //! | A line or event beyond its [limit](DecoderLimits) | an error |
