@@ -1,9 +1,9 @@
 //! A model's event is for a run that streams, not for one that looks for steering messages.
 
-use turnstate::machine::{AwaitingSteering, Limits};
+use turnstate::machine::{AwaitingSteering, Limits, Streaming};
 use turnstate::{AssistantEvent, Message, Transcript};
 
 fn main() {
     let mut run = AwaitingSteering::<Message>::resume(Transcript::new(), Limits::default());
-    let _ = run.handle(AssistantEvent::start());
+    let _ = Streaming::handle(&mut run, AssistantEvent::start());
 }
