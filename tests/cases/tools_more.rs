@@ -176,6 +176,10 @@ fn counting(notes: &Notes) -> FnTool {
 
 /// C115: arguments that cannot be prepared or are invalid are the result of that call; no hook is asked about it.
 #[test]
+#[cfg_attr(
+    not(feature = "jsonschema"),
+    ignore = "arguments are not validated without jsonschema"
+)]
 fn c115_what_fails_before_the_hook_is_the_result_of_that_call() {
     for way in ["prepare fails", "prepare gives another shape", "invalid"] {
         let notes = Notes::default();
@@ -216,6 +220,10 @@ fn c115_what_fails_before_the_hook_is_the_result_of_that_call() {
 
 /// C116: the tool gets coerced (or replaced) arguments; message, events and later requests keep the model's own.
 #[test]
+#[cfg_attr(
+    not(feature = "jsonschema"),
+    ignore = "arguments are not validated without jsonschema"
+)]
 fn c116_the_transcript_keeps_the_arguments_of_the_model() {
     for replaced in [false, true] {
         let notes = Notes::default();
@@ -248,6 +256,10 @@ fn c116_the_transcript_keeps_the_arguments_of_the_model() {
 
 /// C116: replaced arguments are validated like the model's.
 #[test]
+#[cfg_attr(
+    not(feature = "jsonschema"),
+    ignore = "arguments are not validated without jsonschema"
+)]
 fn c116_replaced_arguments_are_validated() {
     let notes = Notes::default();
     let answer = Response::new().call_with_id("a", "count", json!({"n": 5}));

@@ -362,6 +362,10 @@ pub(crate) fn run(fixture: &Fixture) -> Observed {
 }
 
 #[test]
+#[cfg_attr(
+    not(feature = "jsonschema"),
+    ignore = "arguments are not validated without jsonschema"
+)]
 fn conformance_machine() {
     check_engine(run).unwrap_or_else(|report| panic!("{report}"));
 }
