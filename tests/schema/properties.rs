@@ -161,9 +161,12 @@ fn holds_integral_float(value: &Value) -> bool {
 fn integral(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() => {
-            let text = number.as_f64().map(|float| format!("{float:?}"));
-            let integer = text.and_then(|text| text.strip_suffix(".0")?.parse::<i64>().ok());
-            integer.map_or_else(|| value.clone(), Value::from)
+            let float = number.as_f64().filter(|float| float.fract() == 0.0);
+            // In full, as `{:?}` writes an exponent from 1e16 on.
+            let text = float.map(|float| format!("{float:.0}")).unwrap_or_default();
+            let unsigned = text.parse::<u64>().map(Value::from);
+            let integer = unsigned.or_else(|_| text.parse::<i64>().map(Value::from));
+            integer.unwrap_or_else(|_| value.clone())
         }
         Value::Array(items) => items.iter().map(integral).collect(),
         Value::Object(members) => members
