@@ -144,15 +144,15 @@ pub use machine::{ExecutionMode, Limits, RunEnd};
 pub use message::{AgentMessage, AssistantEvent, AssistantMessage, Message, Model, Transcript};
 pub use message::{
     ApiKey, AssistantContent, CacheRetention, Content, Cost, CustomMessage, CustomRole, DoneReason, ErrorReason,
-    FoldError, ImageContent, InputKind, Messages, ModelCost, PartialMessage, ResponseHead, StopReason, StreamOptions,
-    TextContent, ThinkingBudgets, ThinkingContent, ThinkingLevel, ToolCall, ToolCallPatch, ToolResult,
+    Failure, FoldError, ImageContent, InputKind, Messages, ModelCost, PartialMessage, ResponseHead, StopReason,
+    StreamOptions, TextContent, ThinkingBudgets, ThinkingContent, ThinkingLevel, ToolCall, ToolCallPatch, ToolResult,
     ToolResultMessage, Transport, Usage, UserContent, UserMessage,
 };
 pub use queue::{Delivery, Lease, QueueId, QueueKind, QueueMode, Queued, Queues, RunId, RunTicket};
 pub use schema::ValidatedArguments;
-pub use stream_fn::{BoxedStream, BoxedStreamFn, Request, Response, ScriptedStream};
+pub use stream_fn::{BoxedStream, BoxedStreamFn, Request, Response, RetryAttempt, RetryStream, ScriptedStream};
 #[doc(inline)]
-pub use stream_fn::{ScriptedModel, StreamFn};
+pub use stream_fn::{Retry, ScriptedModel, StreamFn};
 pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "schemars")]
 #[doc(inline)]

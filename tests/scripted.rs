@@ -116,6 +116,7 @@ fn fold(events: &[AssistantEvent]) -> AssistantMessage {
                 error_message,
                 usage,
                 message,
+                failure: _,
             } => return partial.broken(reason, error_message, *usage, message.map(|m| *m)),
             _ => {}
         }
@@ -463,6 +464,7 @@ fn an_aborted_request_says_so_first() {
         error_message: Some("Request was aborted".into()),
         usage: Box::default(),
         message: None,
+        failure: None,
     };
     let mut stream = pin!(ScriptedModel::new().text("Hi").stream(Request::new("m"), cancel));
     assert_eq!(stream.next().now_or_never(), Some(Some(aborted)));

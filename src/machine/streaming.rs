@@ -104,6 +104,7 @@ impl<M: AgentMessage> Streaming<M> {
                 error_message,
                 usage,
                 message,
+                failure: _,
             } => return ControlFlow::Break(AnswerEnd(End::Broken(reason, error_message, *usage, message))),
             AssistantEvent::Start { .. } if self.started => None,
             event => match self.partial.apply(&event) {

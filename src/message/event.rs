@@ -1,5 +1,7 @@
 //! What a model streams.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -90,6 +92,49 @@ pub struct ToolCallPatch {
     /// Why the arguments could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments_error: Option<String>,
+}
+
+/// Why a request has no answer, as far as whoever may ask again has to know. It stands beside Pi's JSON, and is absent
+/// where nothing is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Failure {
+    /// The provider was not reached.
+    Connect,
+    /// The provider refused.
+    Status {
+        /// The HTTP status.
+        status: u16,
+        /// How long the provider asks to wait before the next request, in milliseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    },
+}
+
+impl Failure {
+    /// Whether the same request may succeed later: the provider was not reached, or its status is 408, 429 or 5xx.
+    ///
+    /// ```
+    /// use turnstate::Failure;
+    /// let status = |status| Failure::Status { status, retry_after_ms: None };
+    /// assert!(Failure::Connect.is_transient() && status(429).is_transient() && status(529).is_transient());
+    /// assert!(!status(401).is_transient());
+    /// ```
+    pub fn is_transient(self) -> bool {
+        match self {
+            Self::Connect => true,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..=599),
+        }
+    }
+
+    /// How long the provider asks to wait.
+    pub fn retry_after(self) -> Option<Duration> {
+        match self {
+            Self::Connect => None,
+            Self::Status { retry_after_ms, .. } => retry_after_ms.map(Duration::from_millis),
+        }
+    }
 }
 
 /// One event of a model's answer: what a stream function yields, and what a proxy sends as JSON.
@@ -207,6 +252,9 @@ pub enum AssistantEvent {
         /// The whole message, which then replaces the fold.
         #[serde(default, alias = "error", skip_serializing_if = "Option::is_none")]
         message: Option<Box<AssistantMessage>>,
+        /// What [`Retry`](crate::Retry) has to know.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<Box<Failure>>,
     },
 }
 
@@ -294,12 +342,31 @@ impl AssistantEvent {
 
     /// A failure.
     pub fn error(message: impl Into<String>) -> Self {
+        Self::broken(ErrorReason::Error, message)
+    }
+
+    /// What is told of a request that was aborted.
+    pub fn aborted(message: impl Into<String>) -> Self {
+        Self::broken(ErrorReason::Aborted, message)
+    }
+
+    fn broken(reason: ErrorReason, message: impl Into<String>) -> Self {
         Self::Error {
-            reason: ErrorReason::Error,
+            reason,
             error_message: Some(message.into()),
             usage: Box::default(),
             message: None,
+            failure: None,
         }
+    }
+
+    /// The same failure, with what is known of it. Other events stay as they are.
+    #[must_use]
+    pub fn with_failure(mut self, known: Failure) -> Self {
+        if let Self::Error { failure, .. } = &mut self {
+            *failure = Some(Box::new(known));
+        }
+        self
     }
 
     /// Whether nothing counts after it.

@@ -25,7 +25,7 @@ use serde_json::Value;
 pub use agent_message::{AgentMessage, CustomMessage, CustomRole};
 pub use assistant::{AssistantMessage, Cost, StopReason, Usage};
 pub use content::{AssistantContent, Content, ImageContent, TextContent, ThinkingContent, ToolCall, UserContent};
-pub use event::{AssistantEvent, DoneReason, ErrorReason, ResponseHead, ToolCallPatch};
+pub use event::{AssistantEvent, DoneReason, ErrorReason, Failure, ResponseHead, ToolCallPatch};
 pub use list::{Iter, Messages};
 pub use model::{
     ApiKey, CacheRetention, InputKind, Model, ModelCost, StreamOptions, ThinkingBudgets, ThinkingLevel, Transport,

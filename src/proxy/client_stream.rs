@@ -38,7 +38,7 @@ pub struct ProxyStream {
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-type Opening = Pin<Box<dyn Future<Output = Result<Body, String>> + Send>>;
+type Opening = Pin<Box<dyn Future<Output = Result<Body, AssistantEvent>> + Send>>;
 
 /// The body of a good response.
 pub(super) type Body = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
@@ -127,7 +127,7 @@ impl ProxyStream {
                     self.state = State::Reading(body);
                     self.heard();
                 }
-                Err(message) => self.decoder.fail(ErrorReason::Error, message),
+                Err(event) => self.decoder.refuse(event),
             },
             // Pending: the connection wakes when more arrives.
             State::Reading(body) => match std::task::ready!(body.as_mut().poll_next(cx)) {

@@ -144,6 +144,12 @@ impl ProxyDecoder {
         self.settle();
     }
 
+    /// Ends the answer with `event`, a terminal one.
+    pub(super) fn refuse(&mut self, event: AssistantEvent) {
+        self.answer.finish(event);
+        self.settle();
+    }
+
     /// The next event, if there is one.
     pub fn next_event(&mut self) -> Option<AssistantEvent> {
         self.answer.events.pop_front()
@@ -292,16 +298,18 @@ impl Answer {
     }
 
     fn fail(&mut self, reason: ErrorReason, message: String) {
+        self.finish(match reason {
+            ErrorReason::Error => AssistantEvent::error(message),
+            ErrorReason::Aborted => AssistantEvent::aborted(message),
+        });
+    }
+
+    fn finish(&mut self, event: AssistantEvent) {
         if self.done {
             return;
         }
         self.blocks.flush(&mut self.events);
-        self.events.push_back(AssistantEvent::Error {
-            reason,
-            error_message: Some(message),
-            usage: Box::default(),
-            message: None,
-        });
+        self.events.push_back(event);
         self.done = true;
     }
 }

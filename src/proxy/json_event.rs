@@ -7,7 +7,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
 
-use crate::message::{AssistantEvent, AssistantMessage, DoneReason, ErrorReason, ResponseHead, ToolCallPatch, Usage};
+use crate::message::{
+    AssistantEvent, AssistantMessage, DoneReason, ErrorReason, Failure, ResponseHead, ToolCallPatch, Usage,
+};
 
 use super::decode_blocks::BlockKind;
 use super::json_text::{JsonText, repair_strings};
@@ -120,7 +122,7 @@ impl Kind {
             Self::ToolCallStart => &["contentIndex", "id", "toolName"],
             Self::ToolCallEnd => &["contentIndex", "toolCall"],
             Self::Done => &["reason", "usage", "message"],
-            Self::Error => &["reason", "errorMessage", "usage", "message", "error"],
+            Self::Error => &["reason", "errorMessage", "usage", "message", "error", "failure"],
             Self::Unknown => &[],
         }
     }
@@ -151,6 +153,7 @@ enum Field {
     ToolCall,
     Reason,
     ErrorMessage,
+    Failure,
     Usage,
     #[serde(alias = "error")]
     Message,
@@ -180,12 +183,30 @@ struct Rare {
     tool_call: Option<Box<ToolCallPatch>>,
     reason: Option<Reason>,
     error_message: Option<JsonText>,
+    failure: Option<MaybeFailure>,
     usage: Option<Box<Usage>>,
     message: Option<Box<AssistantMessage>>,
     api: Option<JsonText>,
     provider: Option<JsonText>,
     model: Option<JsonText>,
     response_id: Option<JsonText>,
+}
+
+/// A failure, or whatever else a server calls so: what it says of the failure must not cost the failure.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum MaybeFailure {
+    Known(Box<Failure>),
+    Unknown(IgnoredAny),
+}
+
+impl MaybeFailure {
+    fn known(self) -> Option<Box<Failure>> {
+        match self {
+            Self::Known(failure) => Some(failure),
+            Self::Unknown(_) => None,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Flat {
@@ -225,6 +246,7 @@ impl Rare {
             Field::ToolCall => self.tool_call = fields.next_value()?,
             Field::Reason => self.reason = fields.next_value()?,
             Field::ErrorMessage => self.error_message = fields.next_value()?,
+            Field::Failure => self.failure = fields.next_value()?,
             Field::Usage => self.usage = fields.next_value()?,
             Field::Message => self.message = fields.next_value()?,
             Field::Api => self.api = fields.next_value()?,
@@ -272,6 +294,7 @@ impl Rare {
             error_message: self.error_message.map(JsonText::alone),
             usage: self.usage.unwrap_or_default(),
             message: self.message,
+            failure: self.failure.and_then(MaybeFailure::known),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Stream functions: how a model is called.
 
 mod request;
+mod retry;
 mod scripted;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::message::{ApiKey, AssistantEvent, Message, Messages, Model, StreamOptions, ThinkingLevel};
 use crate::tool::ToolSet;
 
+pub use retry::{Retry, RetryAttempt, RetryStream};
 pub use scripted::{Response, ScriptedModel, ScriptedStream};
 
 /// What one model call is given. Cheap to clone: everything in it is shared.

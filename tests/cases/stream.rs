@@ -190,6 +190,7 @@ fn c094_a_server_may_report_an_abort() {
         error_message: Some("cancelled by the server".into()),
         usage: Box::default(),
         message: None,
+        failure: None,
     };
     let rig = Rig::new([calls("a:t").event(aborted)], |agent, _| agent.tool(notes.tool("t")));
     rig.agent.follow_up("f");

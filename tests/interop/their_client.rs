@@ -119,6 +119,7 @@ async fn failures() {
         error_message: Some("by the provider".into()),
         usage: Box::default(),
         message: None,
+        failure: None,
     };
     let hel = || Response::new().text("Hel");
     for scope in references("failures") {

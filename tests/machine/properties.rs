@@ -98,6 +98,7 @@ impl Chance {
                 error_message: None,
                 usage: Box::default(),
                 message: None,
+                failure: None,
             }),
             13 => {}
             12 => answer.push_back(AssistantEvent::text_delta(9, "of no block")),

@@ -139,6 +139,7 @@ fn a_broken_answer_keeps_its_partial() {
         error_message: None,
         usage: Box::default(),
         message: None,
+        failure: None,
     };
     let cut = "the model's stream ended before its answer was complete";
     for (end, stop, told, error) in [

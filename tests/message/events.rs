@@ -25,6 +25,7 @@ fn error(error_message: Option<&str>, message: Option<AssistantMessage>) -> Assi
         error_message: error_message.map(str::to_owned),
         usage: Box::default(),
         message: message.map(Box::new),
+        failure: None,
     }
 }
 

@@ -86,6 +86,7 @@ fn fold(events: Vec<AssistantEvent>) -> AssistantMessage {
                 error_message,
                 usage,
                 message,
+                failure: _,
             } => return partial.broken(reason, error_message, *usage, message.map(|message| *message)),
             _ => {}
         }

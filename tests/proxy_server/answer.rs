@@ -83,6 +83,7 @@ fn an_abort_of_the_model_stays_an_abort() {
         error_message: None,
         usage: Box::default(),
         message: None,
+        failure: None,
     };
     let server = ProxyServer::open(ScriptedModel::new().reply(Response::from_events([aborted])));
     let events = events(ask(&server));
@@ -148,6 +149,7 @@ fn a_whole_message_is_told_twice() {
         error_message: None,
         usage: Box::default(),
         message: Some(Box::new(whole)),
+        failure: None,
     };
     let model = ScriptedModel::new()
         .reply(Response::from_events([done]))

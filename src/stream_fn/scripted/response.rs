@@ -340,6 +340,7 @@ impl<F: FnMut() -> String> Player<F> {
                 error_message: Some(message),
                 usage: Box::new(self.usage),
                 message: None,
+                failure: None,
             }),
             Part::Step(Step::Event(event)) => self.event(event),
             Part::Step(step) => {

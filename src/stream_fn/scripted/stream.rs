@@ -9,7 +9,7 @@ use std::vec;
 use futures_core::{FusedStream, Stream};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use crate::message::{AssistantEvent, ErrorReason};
+use crate::message::AssistantEvent;
 
 /// What is awaited before a delta.
 pub(super) type Delay = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -68,12 +68,7 @@ impl ScriptedStream {
 
     fn abort(&mut self) -> AssistantEvent {
         self.finish();
-        AssistantEvent::Error {
-            reason: ErrorReason::Aborted,
-            error_message: Some("Request was aborted".into()),
-            usage: Box::default(),
-            message: None,
-        }
+        AssistantEvent::aborted("Request was aborted")
     }
 
     /// Waits until the token is cancelled, then aborts.
