@@ -106,9 +106,12 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
     /// give their own result.
     pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Time) -> Poll<()> {
-        // By hand, as the set polls only what was woken; from here on it is never polled itself again.
-        let tasks = self.tasks.iter_mut();
+        // By hand, as the set polls only what was woken; from here on it is never polled itself again. In call order,
+        // which is not the set's.
+        let mut tasks: Vec<_> = self.tasks.iter_mut().collect();
+        tasks.sort_by_key(|task| task.call.as_ref().map(RunningCall::index));
         let ended: Vec<_> = tasks
+            .into_iter()
             .filter_map(|task| match Pin::new(task).poll(cx) {
                 Poll::Ready(end) => end,
                 Poll::Pending => None,
