@@ -1,0 +1,171 @@
+//! The agent against an independent model of it, in random worlds.
+//!
+//! A [script](script::Script) says what the model answers, what tools and hooks do, what happens outside and when, and
+//! who goes on when several wait. [`world`] plays it on the real agent, polled by hand; [`flat`] plays it on the contract
+//! written down as plain code. Both must tell the same events, send the same requests, and leave the same transcript and
+//! queues. Beside that, [`Watch`](robust_support::watch::Watch) checks I1, I5 and I7 at each event without the model.
+//!
+//! `cargo test --test model` plays 4,000 scripts, the same each time. `TURNSTATE_MODEL_CASES=200000 cargo test --release
+//! --test model -- --nocapture` plays others, and more; a script that fails is shrunk and printed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    reason = "a failed assumption in a test is the test's failure"
+)]
+
+mod flat;
+mod flat_tools;
+mod gate;
+mod outside;
+#[path = "../robust_support/mod.rs"]
+mod robust_support;
+mod said;
+mod script;
+mod world;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Once;
+
+use proptest::prelude::*;
+use proptest::test_runner::{
+    Config, FileFailurePersistence, RngAlgorithm, TestCaseResult, TestError, TestRng, TestRunner,
+};
+
+use flat::{Flat, Run};
+use script::Script;
+use world::World;
+
+thread_local! {
+    /// How often something panicked that the script did not plant.
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What is rare must have happened at least so often in 4,000 scripts.
+const RARE: [(&str, usize); 25] = [
+    ("a delta of no block", 100),
+    ("a hang that an abort ended", 50),
+    ("a hook that never ends", 20),
+    ("a late start", 50),
+    ("a result that no hook saw", 5),
+    ("a second start", 50),
+    ("a silent model", 50),
+    ("a tool goes on while a listener waits", 5),
+    ("a tool that gives up by itself", 20),
+    ("a tool that never ends", 50),
+    ("abort behind a batch", 20),
+    ("abort behind the last answer", 20),
+    ("abort in the hook behind a tool", 5),
+    ("abort in tools", 20),
+    ("abort while streaming", 100),
+    ("calls cut off by the limit", 100),
+    ("drop", 100),
+    ("drop before the first poll", 5),
+    ("drop in a listener", 20),
+    ("follow-up", 100),
+    ("lease returned", 5),
+    ("lease returned in part", 5),
+    ("queued after an abort", 20),
+    ("retry", 50),
+    ("stop after this turn", 20),
+];
+
+/// Plays a script on both, and compares after each command.
+fn play(script: &Script, rare: &RefCell<BTreeMap<&'static str, usize>>) -> TestCaseResult {
+    let panics = PANICS.get();
+    let mut world = World::new(script);
+    let mut flat = Flat::new(script);
+    let mut runs = 0;
+    for (place, command) in script.commands.iter().enumerate() {
+        flat.run = Run {
+            ops: command.ops.clone(),
+            ..Run::default()
+        };
+        let expected = flat.run(command.start).map_err(str::to_owned);
+        let ended = world.command(command).map_err(TestCaseError::fail)?;
+        let told = world.told.lock().unwrap().clone();
+        prop_assert_eq!(
+            shorten(&told, &flat.told),
+            shorten(&flat.told, &told),
+            "events of command {}",
+            place
+        );
+        prop_assert_eq!(
+            &*world.requests.lock().unwrap(),
+            &flat.requests,
+            "requests of command {}",
+            place
+        );
+        prop_assert_eq!(ended, expected.clone(), "end of command {}", place);
+        let transcript = world.agent.transcript();
+        let transcript: Vec<_> = transcript.iter().map(|message| said::message(message)).collect();
+        let expected_transcript: Vec<_> = flat.transcript.iter().map(ToString::to_string).collect();
+        prop_assert_eq!(transcript, expected_transcript, "transcript after command {}", place);
+        let queues: [Vec<String>; 2] = flat
+            .queues
+            .clone()
+            .map(|queue| queue.into_iter().map(|queued| queued.text).collect());
+        prop_assert_eq!(world.queues(), queues, "queues after command {}", place);
+        prop_assert!(!world.agent.is_streaming(), "still active");
+        prop_assert_eq!(PANICS.get(), panics, "something panicked that was not planted");
+        if let Ok(Some(_)) = expected {
+            runs += 1;
+            world.watch.check(&world.agent, runs);
+        }
+    }
+    for what in flat.rare {
+        *rare.borrow_mut().entry(what).or_default() += 1;
+    }
+    Ok(())
+}
+
+/// The first lines that differ, with what leads there.
+fn shorten(told: &[String], other: &[String]) -> String {
+    let same = told.iter().zip(other).take_while(|(a, b)| a == b).count();
+    if same == told.len() && told.len() == other.len() {
+        return String::new();
+    }
+    told[same.saturating_sub(4)..told.len().min(same + 3)].join("\n")
+}
+
+#[test]
+fn the_agent_does_what_the_contract_says() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            hook(info);
+        }));
+    });
+    let more = std::env::var("TURNSTATE_MODEL_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    let config = Config {
+        cases: more.unwrap_or(4_000),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        ..Config::default()
+    };
+    let mut runner = match more {
+        Some(_) => TestRunner::new(config),
+        None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
+    };
+    let rare = RefCell::default();
+    let failed = runner.run(&script::script(), |script| play(&script, &rare));
+    match failed {
+        Ok(()) => {}
+        Err(TestError::Fail(why, script)) => panic!("{why}\n{script:?}"),
+        Err(error) => panic!("{error}"),
+    }
+    let rare = rare.into_inner();
+    for (what, times) in &rare {
+        println!("{times:>7} {what}");
+    }
+    for (what, least) in RARE {
+        let times = rare.get(what).copied().unwrap_or_default();
+        assert!(times >= least, "{what}: {times} times, which is less than {least}");
+    }
+}

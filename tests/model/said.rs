@@ -1,0 +1,109 @@
+//! What is compared, as text: each message and event in one line, whoever says it.
+
+use turnstate::{AgentEvent, AssistantContent, AssistantMessage, Content, Message, StopReason, ToolResult};
+
+pub(crate) fn message(message: &Message) -> String {
+    match message {
+        Message::User(_) => format!("user {}", message.text()),
+        Message::Assistant(answer) => assistant(answer),
+        Message::ToolResult(result) => format!(
+            "result of {} {}: {}{}",
+            result.tool_call_id,
+            result.tool_name,
+            if result.is_error { "error " } else { "" },
+            readable(&message.text()),
+        ),
+    }
+}
+
+/// The answer to a call without readable arguments quotes them, and that to invalid ones is long: `tests/tools.rs` and
+/// `tests/schema` look at those.
+fn readable(text: &str) -> &str {
+    if text.starts_with("Validation failed for tool") {
+        return "invalid";
+    }
+    match text.split_once(": ") {
+        Some(("Tool call was not executed", why)) if !why.starts_with("the response hit") => "unread arguments",
+        _ => text,
+    }
+}
+
+pub(crate) fn messages<'a>(all: impl IntoIterator<Item = &'a Message>) -> String {
+    let all: Vec<_> = all.into_iter().map(message).collect();
+    all.join("; ")
+}
+
+pub(crate) fn assistant(answer: &AssistantMessage) -> String {
+    let stop = match answer.stop_reason {
+        StopReason::Stop => "stop",
+        StopReason::Length => "length",
+        StopReason::ToolUse => "toolUse",
+        StopReason::Error => "error",
+        StopReason::Aborted => "aborted",
+        _ => "?",
+    };
+    let mut line = format!("assistant {stop}");
+    for block in &answer.content {
+        line += &match block {
+            AssistantContent::Text(text) => format!(" [text {}]", text.text),
+            AssistantContent::Thinking(thinking) => format!(" [thinking {}]", thinking.thinking),
+            AssistantContent::ToolCall(call) => format!(
+                " [call {} {} {}{}]",
+                call.id,
+                call.name,
+                serde_json::Value::Object(call.arguments.clone()),
+                if call.arguments_error.is_some() { " unread" } else { "" },
+            ),
+            _ => " [?]".to_owned(),
+        };
+    }
+    if let Some(error) = &answer.error_message {
+        line += &format!(" !{error}");
+    }
+    line
+}
+
+pub(crate) fn result(result: &ToolResult) -> String {
+    let text: String = result.content.iter().filter_map(Content::as_text).collect();
+    let text = readable(&text);
+    let (error, enough) = (result.is_error, result.terminate == Some(true));
+    format!(
+        "{}{text}{}",
+        if error { "error " } else { "" },
+        if enough { " (enough)" } else { "" }
+    )
+}
+
+/// A line per event; `partial` is the message that streams.
+pub(crate) fn event(event: &AgentEvent, partial: Option<&AssistantMessage>) -> String {
+    match event {
+        AgentEvent::AgentEnd { messages: all } => format!("agent_end: {}", messages(all.iter().map(|m| &**m))),
+        AgentEvent::TurnEnd {
+            message: answer,
+            tool_results,
+        } => format!(
+            "turn_end {}: {}",
+            message(answer),
+            messages(tool_results.iter().map(|m| &**m))
+        ),
+        AgentEvent::MessageStart { message: begun, .. } => format!("message_start {}", message(begun)),
+        AgentEvent::MessageEnd { message: ended } => format!("message_end {}", message(ended)),
+        AgentEvent::MessageUpdate { event } => {
+            format!(
+                "message_update {} {}",
+                event.kind(),
+                partial.map(assistant).unwrap_or_default()
+            )
+        }
+        AgentEvent::ToolExecutionStart { index, call } => format!("tool_execution_start {index} {}", call.name),
+        AgentEvent::ToolExecutionUpdate {
+            index, partial_result, ..
+        } => {
+            format!("tool_execution_update {index} {}", result(partial_result))
+        }
+        AgentEvent::ToolExecutionEnd {
+            index, result: ended, ..
+        } => format!("tool_execution_end {index} {}", result(ended)),
+        other => other.kind().to_owned(),
+    }
+}
