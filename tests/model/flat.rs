@@ -1,13 +1,12 @@
 //! The loop as plain recursive code over data, to be read beside §2 of the contract (`src/docs/contract.md`).
 //!
 //! No phases as types, no futures, no events waiting to be told: whatever happens, happens at once, and whatever can
-//! happen outside happens in [`step`](super::outside). That the crate's machine, executor and queues tell the same is what the properties
-//! check.
-
-use std::fmt;
+//! happen outside happens in [`step`](crate::outside). That the crate's machine, executor and queues tell the same is what the
+//! property checks.
 
 use turnstate::{AssistantEvent, DoneReason, ErrorReason};
 
+use crate::flat_message::{Answer, Said, list};
 use crate::outside::Seat;
 use crate::script::{FALLBACK, Hook, Script, Start, Trouble, spell};
 
@@ -41,6 +40,7 @@ pub(crate) struct Queued {
 
 /// What lasts as long as a run.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Run {
     pub(crate) steps: usize,
     pub(crate) ops: Vec<(usize, crate::script::Op)>,
@@ -55,42 +55,6 @@ pub(crate) struct Run {
     pub(crate) ready: Vec<usize>,
     /// As of the turn's request.
     pub(crate) turn_sequential: bool,
-}
-
-/// A message.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Said {
-    User(String),
-    Assistant(Answer),
-    Result(String),
-}
-
-#[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Answer {
-    /// The blocks that began, by index.
-    pub(crate) blocks: Vec<(usize, Block)>,
-    pub(crate) stop: &'static str,
-    pub(crate) error: Option<String>,
-    /// What the engine says itself: one empty text block.
-    local: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Block {
-    Text(String),
-    Thinking(String),
-    Call(Call),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    /// The text of the arguments; none once the call has ended.
-    open: Option<String>,
-    /// What is shown of the arguments, and in the end what counts.
-    pub(crate) arguments: String,
-    pub(crate) unread: bool,
 }
 
 /// How a run ended.
@@ -174,11 +138,11 @@ impl<'a> Flat<'a> {
         self.tell("agent_start".into());
         self.begin_turn();
         for prompt in prompts {
-            self.tell_message(prompt);
+            self.tell_message(&prompt);
         }
         let mut steered = false;
         if let Some((kind, messages)) = taken {
-            self.inject(messages);
+            self.inject(&messages);
             steered = kind == 0;
         }
         if self.run.aborted {
@@ -186,7 +150,7 @@ impl<'a> Flat<'a> {
         }
         if !steered {
             let messages = self.lease(0);
-            self.inject(messages);
+            self.inject(&messages);
         }
         for turn in 1.. {
             let (answer, results, terminated) = match self.turn() {
@@ -221,7 +185,7 @@ impl<'a> Flat<'a> {
                 self.rare("follow-up");
             }
             self.begin_turn();
-            self.inject(messages);
+            self.inject(&messages);
         }
         unreachable!("turns go on until one returns")
     }
@@ -263,7 +227,7 @@ impl<'a> Flat<'a> {
     }
 
     /// What came from a queue enters the transcript; after an abort, no more of it does (I4, I6).
-    fn inject(&mut self, messages: Vec<String>) {
+    fn inject(&mut self, messages: &[String]) {
         for (place, text) in messages.iter().enumerate() {
             if self.run.aborted {
                 self.rare(if place > 0 {
@@ -273,7 +237,7 @@ impl<'a> Flat<'a> {
                 });
                 return;
             }
-            self.tell_message(Said::User(text.clone()));
+            self.tell_message(&Said::User(text.clone()));
         }
     }
 
@@ -423,9 +387,9 @@ impl<'a> Flat<'a> {
         answer.error = error;
         let message = Said::Assistant(answer.clone());
         if started {
-            self.tell_end(message);
+            self.tell_end(&message);
         } else {
-            self.tell_message(message);
+            self.tell_message(&message);
         }
         answer
     }
@@ -460,7 +424,7 @@ impl<'a> Flat<'a> {
             local: true,
             ..Answer::default()
         });
-        self.tell_message(answer.clone());
+        self.tell_message(&answer);
         self.end_turn(&answer, &[]);
     }
 
@@ -470,13 +434,13 @@ impl<'a> Flat<'a> {
         end
     }
 
-    pub(crate) fn tell_message(&mut self, message: Said) {
+    pub(crate) fn tell_message(&mut self, message: &Said) {
         self.tell(format!("message_start {message}"));
         self.tell_end(message);
     }
 
-    fn tell_end(&mut self, message: Said) {
-        if let Said::User(text) = &message {
+    fn tell_end(&mut self, message: &Said) {
+        if let Said::User(text) = message {
             self.commit(text);
         }
         self.transcript.push(message.clone());
@@ -487,138 +451,4 @@ impl<'a> Flat<'a> {
 
 fn complete(terminated: bool) -> End {
     if terminated { "terminated" } else { "completed" }
-}
-
-impl Said {
-    fn is_failure(&self) -> bool {
-        matches!(
-            self,
-            Self::Assistant(Answer {
-                stop: "error" | "aborted",
-                ..
-            })
-        )
-    }
-}
-
-impl Answer {
-    fn calls(&self) -> Vec<Call> {
-        let calls = self.blocks.iter().filter_map(|(_, block)| match block {
-            Block::Call(call) => Some(call.clone()),
-            _ => None,
-        });
-        calls.collect()
-    }
-
-    /// I7: what a delta does to the message.
-    fn fold(&mut self, event: &AssistantEvent) -> Result<(), String> {
-        let Some(index) = event.content_index() else {
-            return Ok(());
-        };
-        let place = self.blocks.iter().position(|(other, _)| *other == index);
-        let begun = match event {
-            AssistantEvent::TextStart { .. } => Some(Block::Text(String::new())),
-            AssistantEvent::ThinkingStart { .. } => Some(Block::Thinking(String::new())),
-            AssistantEvent::ToolCallStart { id, tool_name, .. } => Some(Block::Call(Call {
-                id: id.clone(),
-                name: tool_name.clone(),
-                open: Some(String::new()),
-                arguments: "{}".into(),
-                unread: false,
-            })),
-            _ => None,
-        };
-        if let Some(block) = begun {
-            self.blocks.retain(|(other, _)| *other != index);
-            self.blocks.push((index, block));
-            self.blocks.sort_by_key(|(index, _)| *index);
-            return Ok(());
-        }
-        match (event, place.map(|place| &mut self.blocks[place].1)) {
-            (AssistantEvent::TextDelta { delta, .. }, Some(Block::Text(text)))
-            | (AssistantEvent::ThinkingDelta { delta, .. }, Some(Block::Thinking(text))) => text.push_str(delta),
-            (
-                AssistantEvent::ToolCallDelta { delta, .. },
-                Some(Block::Call(Call {
-                    open: Some(text),
-                    arguments,
-                    ..
-                })),
-            ) => {
-                text.push_str(delta);
-                // Of `{"n":` nothing can be shown; whatever is longer is whole.
-                if let Some(whole) = read(text) {
-                    *arguments = whole;
-                }
-            }
-            (AssistantEvent::ToolCallEnd { .. }, Some(Block::Call(call))) => call.end(),
-            (AssistantEvent::TextEnd { .. }, Some(Block::Text(_)))
-            | (AssistantEvent::ThinkingEnd { .. }, Some(Block::Thinking(_)))
-            | (AssistantEvent::ToolCallEnd { .. }, _) => {}
-            _ => {
-                let kind = event.kind();
-                return Err(format!(
-                    "received {kind} for content index {index}, where no block of its kind has begun"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn complete(&mut self) {
-        for (_, block) in &mut self.blocks {
-            if let Block::Call(call) = block {
-                call.end();
-            }
-        }
-    }
-}
-
-impl Call {
-    fn end(&mut self) {
-        if let Some(text) = self.open.take() {
-            match read(&text) {
-                Some(whole) => self.arguments = whole,
-                None => (self.arguments, self.unread) = ("{}".into(), true),
-            }
-        }
-    }
-}
-
-/// The arguments that a text is, if it is any; no text is none.
-fn read(text: &str) -> Option<String> {
-    let text = if text.is_empty() { "{}" } else { text };
-    serde_json::from_str::<serde_json::Value>(text)
-        .ok()
-        .map(|whole| whole.to_string())
-}
-
-pub(crate) fn list(all: &[Said]) -> String {
-    let all: Vec<_> = all.iter().map(ToString::to_string).collect();
-    all.join("; ")
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let answer = match self {
-            Self::User(text) => return write!(f, "user {text}"),
-            Self::Result(result) => return f.write_str(result),
-            Self::Assistant(answer) => answer,
-        };
-        write!(f, "assistant {}", answer.stop)?;
-        if answer.local {
-            f.write_str(" [text ]")?;
-        }
-        for (_, block) in &answer.blocks {
-            match block {
-                Block::Text(text) => write!(f, " [text {text}]")?,
-                Block::Thinking(text) => write!(f, " [thinking {text}]")?,
-                Block::Call(call) => {
-                    let unread = if call.unread { " unread" } else { "" };
-                    write!(f, " [call {} {} {}{unread}]", call.id, call.name, call.arguments)?;
-                }
-            }
-        }
-        answer.error.as_ref().map_or(Ok(()), |error| write!(f, " !{error}"))
-    }
 }

@@ -1,6 +1,7 @@
 //! The model's tool calls (§4.4), and what an abort does to them (§4.6).
 
-use crate::flat::{Call, Flat, Said};
+use crate::flat::Flat;
+use crate::flat_message::{Call, Said};
 use crate::outside::Seat;
 
 /// A result: its text, whether it is an error, and whether it says that it is enough.
@@ -10,6 +11,9 @@ struct Outcome {
     error: bool,
     enough: bool,
 }
+
+/// The argument `n`, if the call has it.
+type Argument = Option<i64>;
 
 fn ok(text: impl Into<String>) -> Outcome {
     Outcome {
@@ -95,6 +99,11 @@ impl Flat<'_> {
             self.run_calls(&mut batch, checked);
         }
         if self.run.aborted {
+            self.rare(if self.run.dropped {
+                "drop in tools"
+            } else {
+                "abort in tools"
+            });
             self.abort_calls(&mut batch);
         }
         self.run.waiting.clear();
@@ -105,7 +114,7 @@ impl Flat<'_> {
     }
 
     /// Announces a call, and checks it: the argument `n` that it may run with, or it is answered.
-    fn check(&mut self, batch: &mut Batch<'_>, index: usize) -> Option<Option<i64>> {
+    fn check(&mut self, batch: &mut Batch<'_>, index: usize) -> Option<Argument> {
         if self.run.aborted {
             return None;
         }
@@ -136,7 +145,7 @@ impl Flat<'_> {
     }
 
     /// The hook before a call waits once, and then does what the call's id says.
-    fn before_call(&mut self, id: &str, n: Option<i64>) -> Result<Option<i64>, Outcome> {
+    fn before_call(&mut self, id: &str, n: Argument) -> Result<Argument, Outcome> {
         let aborted = |_| error("Operation aborted");
         self.wait(Some(Seat::Foreign)).map_err(aborted)?;
         match id {
@@ -154,7 +163,7 @@ impl Flat<'_> {
     }
 
     /// Runs checked calls side by side until all are answered, or the run is aborted.
-    fn run_calls(&mut self, batch: &mut Batch<'_>, checked: Vec<(usize, Option<i64>)>) {
+    fn run_calls(&mut self, batch: &mut Batch<'_>, checked: Vec<(usize, Argument)>) {
         let hooks = self.script.setup.hooks;
         let most = self.script.setup.max_concurrent.unwrap_or(usize::MAX);
         let mut checked = checked.into_iter();
@@ -182,7 +191,7 @@ impl Flat<'_> {
             }
             self.step();
             if self.run.aborted {
-                self.rare("abort in tools");
+                self.rare("abort while tools run");
             } else if self.run.waiting.is_empty() {
                 self.rare("a tool that never ends");
                 self.run.aborted = true;
@@ -281,7 +290,7 @@ impl Flat<'_> {
                 News::Line(line) => self.tell(line),
                 News::Message(message) => {
                     batch.results.push(message.clone());
-                    self.tell_message(message);
+                    self.tell_message(&message);
                 }
             }
         }
@@ -289,7 +298,7 @@ impl Flat<'_> {
 }
 
 /// What the tools do.
-fn acts(name: &str, n: Option<i64>) -> Vec<Do> {
+fn acts(name: &str, n: Argument) -> Vec<Do> {
     let done = Do::End(ok(n.map_or_else(|| format!("{name} -"), |n| format!("{name} {n}"))));
     match name {
         "instant" => vec![done],

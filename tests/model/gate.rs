@@ -41,18 +41,18 @@ impl Gate {
         waiting.seats.iter().any(|(seat, _)| Some(*seat) == waiting.listener)
     }
 
-    /// Lets one of those who wait go on; false if nobody does.
-    pub(crate) fn pick(&self, pick: u8) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().seats.is_empty()
+    }
+
+    /// Lets one of those who wait go on; there must be one.
+    pub(crate) fn pick(&self, pick: u8) {
         let waker = {
             let mut waiting = self.0.lock().unwrap();
-            let len = waiting.seats.len();
-            if len == 0 {
-                return false;
-            }
-            waiting.seats.remove(usize::from(pick) % len).1
+            let place = usize::from(pick) % waiting.seats.len();
+            waiting.seats.remove(place).1
         };
         waker.wake();
-        true
     }
 }
 

@@ -121,7 +121,7 @@ impl Flat<'_> {
         }
     }
 
-    fn push(&mut self, kind: usize) {
+    pub(crate) fn push(&mut self, kind: usize) {
         if self.run.aborted {
             self.rare("queued after an abort");
         }

@@ -44,7 +44,7 @@ pub(crate) fn assistant(answer: &AssistantMessage) -> String {
     };
     let mut line = format!("assistant {stop}");
     for block in &answer.content {
-        line += &match block {
+        let said = match block {
             AssistantContent::Text(text) => format!(" [text {}]", text.text),
             AssistantContent::Thinking(thinking) => format!(" [thinking {}]", thinking.thinking),
             AssistantContent::ToolCall(call) => format!(
@@ -56,9 +56,11 @@ pub(crate) fn assistant(answer: &AssistantMessage) -> String {
             ),
             _ => " [?]".to_owned(),
         };
+        line.push_str(&said);
     }
     if let Some(error) = &answer.error_message {
-        line += &format!(" !{error}");
+        line.push_str(" !");
+        line.push_str(error);
     }
     line
 }

@@ -19,12 +19,15 @@ pub(crate) struct Script {
 
 /// How the agent is made.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Setup {
     pub(crate) sequential: bool,
     pub(crate) max_concurrent: Option<usize>,
     pub(crate) max_turns: Option<u32>,
     pub(crate) steering_all: bool,
     pub(crate) follow_up_all: bool,
+    /// What is queued from the start: true for steering.
+    pub(crate) queued: Vec<bool>,
     /// An async listener waits at each event.
     pub(crate) slow_listener: bool,
     /// There are hooks, and each waits once.
@@ -213,17 +216,19 @@ fn setup() -> impl Strategy<Value = Setup> {
         prop::option::weighted(0.3, 1..3_usize),
         prop::option::weighted(0.3, 1..4_u32),
         any::<[bool; 2]>(),
+        vec(any::<bool>(), 0..4),
         prop::bool::weighted(0.3),
         prop::bool::weighted(0.6),
         prop::option::weighted(0.2, trouble),
     )
         .prop_map(
-            |(sequential, max_concurrent, max_turns, all, slow_listener, hooks, trouble)| Setup {
+            |(sequential, max_concurrent, max_turns, all, queued, slow_listener, hooks, trouble)| Setup {
                 sequential,
                 max_concurrent,
                 max_turns,
                 steering_all: all[0],
                 follow_up_all: all[1],
+                queued,
                 slow_listener,
                 hooks,
                 trouble,
@@ -252,11 +257,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<bool>().prop_map(Op::SteeringMode),
         1 => any::<bool>().prop_map(Op::FollowUpMode),
         1 => any::<bool>().prop_map(Op::ExecutionMode),
-        2 => Just(Op::Abort),
-        2 => Just(Op::Drop),
+        4 => Just(Op::Abort),
+        3 => Just(Op::Drop),
         1 => Just(Op::StopAfterTurn),
         1 => Just(Op::Busy),
-        1 => Just(Op::LateUpdate),
+        4 => Just(Op::LateUpdate),
     ]
 }
 
@@ -274,16 +279,16 @@ fn answer() -> impl Strategy<Value = Vec<Item>> {
         1 => Just(vec![Item::Done(DoneReason::Stop), Item::Start, Item::TextMore(0)]),
     ];
     let item = prop_oneof![
-        Just(Item::Start),
-        (0..4_usize).prop_map(Item::Text),
-        (0..4_usize).prop_map(Item::TextMore),
-        (0..4_usize).prop_map(Item::TextEnd),
-        (0..4_usize).prop_map(Item::Thinking),
-        (0..4_usize).prop_map(Item::ThinkingMore),
-        (0..4_usize).prop_map(Item::ThinkingEnd),
-        (0..4_usize, 0..TOOLS.len(), 0..IDS.len()).prop_map(|(index, tool, id)| Item::Call(index, tool, id)),
-        (0..4_usize).prop_map(Item::CallMore),
-        (0..4_usize).prop_map(Item::CallEnd),
+        3 => Just(Item::Start),
+        1 => (0..4_usize).prop_map(Item::Text),
+        1 => (0..4_usize).prop_map(Item::TextMore),
+        1 => (0..4_usize).prop_map(Item::TextEnd),
+        1 => (0..4_usize).prop_map(Item::Thinking),
+        1 => (0..4_usize).prop_map(Item::ThinkingMore),
+        1 => (0..4_usize).prop_map(Item::ThinkingEnd),
+        1 => (0..4_usize, 0..TOOLS.len(), 0..IDS.len()).prop_map(|(index, tool, id)| Item::Call(index, tool, id)),
+        1 => (0..4_usize).prop_map(Item::CallMore),
+        1 => (0..4_usize).prop_map(Item::CallEnd),
     ];
     let anything = (vec(item, 0..6), end.clone());
     // Blocks, each with so many deltas, the first half of which come before the next block begins.

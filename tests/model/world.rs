@@ -32,6 +32,8 @@ pub(crate) struct World {
     picks: std::iter::Cycle<std::vec::IntoIter<u8>>,
     queued: Vec<QueueId>,
     late: Arc<Mutex<Vec<ToolContext>>>,
+    /// How often tools reported when they were over.
+    pub(crate) late_updates: usize,
 }
 
 struct Flag(AtomicBool);
@@ -87,6 +89,7 @@ impl World {
             picks: script.picks.clone().into_iter().cycle(),
             queued: Vec::new(),
             late,
+            late_updates: 0,
         }
     }
 
@@ -158,8 +161,10 @@ impl World {
                         break;
                     }
                     counted = None;
-                    if !self.gate.pick(self.picks.next().unwrap_or_default()) {
+                    if self.gate.is_empty() {
                         self.agent.abort();
+                    } else {
+                        self.gate.pick(self.picks.next().unwrap_or_default());
                     }
                     // While a listener is awaited, nothing else need wake the run.
                     if !woken() && !self.gate.holds_listener() {
@@ -171,21 +176,24 @@ impl World {
         Ok(Some("dropped").filter(|_| step > 0))
     }
 
+    pub(crate) fn queue(&mut self, steering: bool) {
+        let text = Message::user(format!("queued {}", self.queued.len()));
+        let queued = if steering {
+            self.agent.steer(text)
+        } else {
+            self.agent.follow_up(text)
+        };
+        self.queued.push(queued.id);
+    }
+
     /// What happens outside at this step.
     fn outside(&mut self, run: &mut Option<Run>, ops: &[(usize, Op)], step: usize) {
         for (_, op) in ops.iter().filter(|(at, _)| *at == step) {
             let agent = &self.agent;
-            let text = || Message::user(format!("queued {}", self.queued.len()));
             let mode = |all| if all { QueueMode::All } else { QueueMode::OneAtATime };
             match *op {
-                Op::Steer => {
-                    let queued = agent.steer(text());
-                    self.queued.push(queued.id);
-                }
-                Op::FollowUp => {
-                    let queued = agent.follow_up(text());
-                    self.queued.push(queued.id);
-                }
+                Op::Steer => self.queue(true),
+                Op::FollowUp => self.queue(false),
                 Op::Recall(which) => {
                     if let Some(id) = self.queued.get(usize::from(which) % self.queued.len().max(1)) {
                         agent.recall(*id);
@@ -211,7 +219,11 @@ impl World {
                     assert!(!agent.is_streaming() || refused.iter().all(|error| *error == Some(StartError::Busy)));
                     assert!(!agent.is_streaming() || agent.reset() == Err(StartError::Busy));
                 }
-                Op::LateUpdate => self.late.lock().unwrap().iter().for_each(|cx| cx.progress("late")),
+                Op::LateUpdate => {
+                    let late = self.late.lock().unwrap();
+                    late.iter().for_each(|cx| cx.progress("late"));
+                    self.late_updates += late.len();
+                }
             }
         }
     }
