@@ -1,13 +1,13 @@
 //! What the handles of an agent and its run share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_loop::StartError;
 use crate::message::AgentMessage;
 use crate::queue::{Queues, RunId};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, PoisonError};
 
 use super::AgentState;
 use super::listener::Listeners;
