@@ -2,15 +2,16 @@
 //! of it, under [shuttle](https://docs.rs/shuttle), which plays through the orders in which threads may get there.
 //!
 //! [`Arc`](std::sync::Arc), [`Weak`](std::sync::Weak) and `OnceLock` are std's in any case: nobody waits for them, so
-//! their operations are single steps of a schedule, as are those of cancellation tokens and wakers.
+//! their operations belong to the step before them, as do those of cancellation tokens and wakers, unless a [`step`] is
+//! put in between. So is `AtomicU64`, which numbers the runs of the process and outlives a schedule.
 
-pub(crate) use std::sync::{OnceLock, PoisonError};
+pub(crate) use std::sync::{OnceLock, PoisonError, atomic::AtomicU64};
 
 #[cfg(not(shuttle))]
 pub(crate) use std::{
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread_local,
 };
@@ -19,7 +20,13 @@ pub(crate) use std::{
 pub(crate) use shuttle::{
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread_local,
 };
+
+/// Others may get between what was done before and what is done next, although the next is no lock nor atomic.
+pub(crate) fn step() {
+    #[cfg(shuttle)]
+    AtomicBool::new(false).load(Ordering::SeqCst);
+}

@@ -144,7 +144,7 @@ pub struct Subscription<M: AgentMessage = Message> {
 }
 
 impl<M: AgentMessage> Subscription<M> {
-    /// Ends it: the listener is not called again.
+    /// Ends it: the listener is not called again, but for a call that is under way on another thread.
     pub fn unsubscribe(self) {
         self.listener.subscribed.store(false, Ordering::Release);
         if let Some(shared) = self.shared.upgrade() {

@@ -317,6 +317,8 @@ impl World for AgentWorld {
         self.stage.requests().iter().try_for_each(|request| {
             sendable(request.iter().map(|message| &**message)).map_err(|wrong| format!("I3: a request: {wrong}"))
         })?;
+        let reasons = self.runs + self.scope.calling + self.pushed.total();
+        ensure(self.stage.asked().0 <= reasons, "I2: a turn without a reason")?;
         if let Some(asked) = self.asked {
             ensure(
                 self.stage.asked() == asked,

@@ -480,6 +480,9 @@ impl World for MachineWorld {
             )?;
         }
         self.pushed.check(self.fold.transcript(), &self.queues)?;
+        // The prompt is answered, each batch of calls, and each message.
+        let reasons = 1 + self.scope.calling + self.pushed.total();
+        ensure(self.answers <= reasons, "I2: a turn without a reason")?;
         if let (Phase::Ended(state), true) = (phase, self.is_over()) {
             let (transcript, added) = state.clone().into_parts();
             ensure(

@@ -40,6 +40,10 @@ impl Pushed {
         }
     }
 
+    pub(crate) fn total(self) -> usize {
+        self.steering + self.follow_up
+    }
+
     /// The text of the next message for this queue, which counts as pushed.
     pub(crate) fn next(&mut self, kind: QueueKind) -> String {
         let count = match kind {
