@@ -118,6 +118,7 @@ pub mod proxy;
 pub mod queue;
 pub mod schema;
 pub mod stream_fn;
+mod sync;
 pub mod tool;
 
 #[doc(inline)]

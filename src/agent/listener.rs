@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::event::AgentEvent;
 use crate::message::{AgentMessage, AssistantMessage, Message, Transcript};
+use crate::sync::{AtomicBool, Mutex, Ordering, thread_local};
 use crate::tool::{BoxError, BoxFuture};
 
 use super::Agent;
@@ -144,7 +144,7 @@ pub struct Subscription<M: AgentMessage = Message> {
 }
 
 impl<M: AgentMessage> Subscription<M> {
-    /// Ends it: the listener is not called again.
+    /// Ends it: the listener is not called again, but for a call that is under way on another thread.
     pub fn unsubscribe(self) {
         self.listener.subscribed.store(false, Ordering::Release);
         if let Some(shared) = self.shared.upgrade() {
@@ -169,18 +169,18 @@ pub(super) struct Listening;
 
 impl Listening {
     pub(super) fn to(run: u64) -> Self {
-        LISTENING.with_borrow_mut(|runs| runs.push(run));
+        LISTENING.with(|runs| runs.borrow_mut().push(run));
         Self
     }
 
     /// Whether a listener of this run is being called on this thread.
     pub(super) fn is_inside(run: u64) -> bool {
-        LISTENING.with_borrow(|runs| runs.contains(&run))
+        LISTENING.with(|runs| runs.borrow().contains(&run))
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        LISTENING.with_borrow_mut(Vec::pop);
+        LISTENING.with(|runs| runs.borrow_mut().pop());
     }
 }

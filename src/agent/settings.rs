@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +14,7 @@ use crate::hooks::{
 use crate::machine::{ExecutionMode, Limits};
 use crate::message::{AgentMessage, ApiKey, Message, Messages, Model, StreamOptions, ThinkingLevel, Transcript};
 use crate::stream_fn::{BoxedStream, BoxedStreamFn, Request, StreamFn};
+use crate::sync::Mutex;
 use crate::tool::{BoxError, ToolSet};
 
 use super::shared::{Active, Shared, lock};

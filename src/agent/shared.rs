@@ -1,13 +1,13 @@
 //! What the handles of an agent and its run share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_loop::StartError;
 use crate::message::AgentMessage;
 use crate::queue::{Queues, RunId};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, PoisonError, step};
 
 use super::AgentState;
 use super::listener::Listeners;
@@ -116,6 +116,7 @@ impl<M: AgentMessage> Shared<M> {
     /// The run and its listeners are done.
     pub(super) fn end(&self, run: &Active) {
         lock(&self.active).take_if(|active| active.id == run.id);
+        step();
         run.done.cancel();
     }
 
@@ -131,6 +132,7 @@ impl<M: AgentMessage> Shared<M> {
         if let Some(id) = run.queue_run.get() {
             self.queues.close_run(*id);
         }
+        step();
         run.cancel.cancel();
     }
 

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::ops::Index;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::sync::{Mutex, OnceLock, PoisonError};
 
 /// Slots of the first segment; each further one has twice as many.
 const FIRST: usize = 16;

@@ -1,16 +1,14 @@
 //! Validators of parts of a schema, each compiled the first time it is asked for.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use jsonschema::{
     Draft, Keyword, PatternOptions, Registry, RegistryBuilder, ValidationError, ValidationOptions, Validator,
     paths::Location,
 };
 use serde_json::{Map, Value, json};
+
+use crate::sync::{Mutex, PoisonError};
 
 use super::{normalise::UNRESOLVED, pointer};
 

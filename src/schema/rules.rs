@@ -1,9 +1,11 @@
 //! A schema compiled by the `jsonschema` crate, and what a value goes through.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jsonschema::Validator;
 use serde_json::Value;
+
+use crate::sync::OnceLock;
 
 use super::{
     coerce::coerce,

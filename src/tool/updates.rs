@@ -1,11 +1,12 @@
 //! What running tools report, on its way to the run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
 use crate::message::ToolResult;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The updates of a batch of calls, told apart by their position in it.
 ///

@@ -10,7 +10,7 @@ use imports::{Import, imports};
 
 /// The modules of the crate, by layer. `agent::state` is a layer of its own right: it is pure, the agent is not.
 const LAYERS: [&[&str]; 8] = [
-    &["error", "partial_json", "schema"],
+    &["error", "partial_json", "schema", "sync"],
     &["message"],
     &["event"],
     &["machine", "queue", "agent::state"],
@@ -42,6 +42,9 @@ const IMPURE: &[&str] = &[
     "tokio_util",
 ];
 
+/// What of `std::sync` others than the facade may name: nobody waits for it.
+const SHARED: [&str; 2] = ["std::sync::Arc", "std::sync::Weak"];
+
 /// The layer of an item or module, by its path from the root of the crate.
 fn layer(path: &[String]) -> Option<usize> {
     let named = |name: &str| {
@@ -65,6 +68,11 @@ fn violations(path: &[String], source: &str) -> Vec<String> {
         return vec![format!("{module} has no layer: say in tests/layers which")];
     };
     let wrong = imports(path, source).into_iter().filter_map(|import| match import {
+        Import::Outside(outside)
+            if module != "sync" && outside.starts_with("std::sync") && !SHARED.contains(&outside.as_str()) =>
+        {
+            Some(format!("{module} imports {outside}, past crate::sync"))
+        }
         Import::Outside(outside) => {
             let impure = IMPURE
                 .iter()
@@ -213,6 +221,12 @@ fn a_planted_import_is_found() {
         ),
         ("machine::core", "async fn f() {}", "pure but waits"),
         ("machine::core", "fn f() { let _ = async {}; }", "pure but waits"),
+        (
+            "agent::run",
+            "fn f(flag: &std::sync::atomic::AtomicBool) {}",
+            "imports std::sync::atomic::AtomicBool, past crate::sync",
+        ),
+        ("agent::run", "use std::sync;", "imports std::sync, past crate::sync"),
         ("queue", "extern crate rand;", "pure but imports rand"),
         ("unknown", "", "unknown has no layer"),
     ];
@@ -249,6 +263,8 @@ fn what_is_no_import_is_let_be() {
             "agent",
             "use crate::agent_loop::AgentLoop; use tokio_util::sync::CancellationToken; use std::time::Instant;",
         ),
+        ("queue", "use std::sync::{Arc, Weak}; use crate::sync::Mutex;"),
+        ("sync", "pub(crate) use std::sync::Mutex;"),
         ("agent::state", "use crate::{event::AgentEvent, queue::Queues};"),
         ("machine", "macro_rules! m { () => { crate::message::AgentMessage } }"),
     ];
