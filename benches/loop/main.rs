@@ -16,7 +16,9 @@ use criterion::{
 use futures_util::stream::{self, FuturesUnordered};
 use turnstate::{AgentEvent, AgentState, AssistantEvent, Message, QueueKind, Queues, Start, ToolContext, ToolSet};
 
-use support::{Answers, agent, call, calls, config, drain, next, noop, one_by_one, text, through_machine, transcript};
+use support::{
+    Answers, agent, call, calls, config, drain, drain_text, next, noop, one_by_one, text, through_machine, transcript,
+};
 
 /// A group of figures per element, of moderate length.
 fn group<'a>(c: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
@@ -82,12 +84,7 @@ fn text_deltas(c: &mut Criterion) {
         group.throughput(elements(n));
         let deltas = || Box::pin(stream::iter(text(n)));
         time(&mut group, "limit", n, deltas, |mut deltas| {
-            let mut said = String::new();
-            while let Some(event) = next(deltas.as_mut()) {
-                if let AssistantEvent::TextDelta { delta, .. } = event {
-                    said.push_str(&delta);
-                }
-            }
+            let said = drain_text(deltas.as_mut());
             assert_eq!(said.len(), 5 * n);
             (deltas, said)
         });

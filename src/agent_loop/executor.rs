@@ -138,8 +138,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
 
     /// Drops whatever still runs, and refuses what it may still report.
     pub(super) fn clear(&mut self) {
-        for mut task in std::mem::take(&mut self.tasks) {
-            task.enter(Stage::Done);
+        // An empty set is kept: the next batch need not make one.
+        if !self.tasks.is_empty() {
+            for mut task in std::mem::take(&mut self.tasks) {
+                task.enter(Stage::Done);
+            }
         }
         self.updates = Updates::new();
     }

@@ -129,7 +129,9 @@ impl<M: AgentMessage> Streaming<M> {
     pub(crate) fn fold_delta(&mut self, event: &AssistantEvent) -> bool {
         let is_delta = matches!(
             event,
-            AssistantEvent::TextDelta { .. } | AssistantEvent::ThinkingDelta { .. } | AssistantEvent::ToolCallDelta { .. }
+            AssistantEvent::TextDelta { .. }
+                | AssistantEvent::ThinkingDelta { .. }
+                | AssistantEvent::ToolCallDelta { .. }
         );
         is_delta && self.started && self.core.is_told() && self.partial.apply(event).is_ok()
     }
