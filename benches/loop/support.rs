@@ -49,6 +49,19 @@ pub(crate) fn text(n: usize) -> Vec<AssistantEvent> {
     events
 }
 
+/// An answer that calls the no-op tool, with a value that comes in `n` deltas.
+pub(crate) fn arguments(n: usize) -> Vec<AssistantEvent> {
+    let mut events = Vec::with_capacity(n + 5);
+    events.push(AssistantEvent::start());
+    events.push(AssistantEvent::tool_call_start(0, "1", "noop"));
+    events.push(AssistantEvent::tool_call_delta(0, r#"{"value":""#));
+    events.extend((2..n).map(|_| AssistantEvent::tool_call_delta(0, "delta")));
+    events.push(AssistantEvent::tool_call_delta(0, r#""}"#));
+    events.push(AssistantEvent::tool_call_end(0));
+    events.push(AssistantEvent::done(DoneReason::ToolUse));
+    events
+}
+
 /// An answer that calls the no-op tool, once for each number.
 pub(crate) fn calls(numbers: Range<usize>) -> Vec<AssistantEvent> {
     let mut events = vec![AssistantEvent::start()];
@@ -147,12 +160,12 @@ pub(crate) fn drain<S: Stream<Item = AgentEvent>>(mut run: Pin<&mut S>) -> usize
     count
 }
 
-/// What no engine can be faster than: the text of a stream, put together.
+/// What no engine can be faster than: the deltas of a stream, put together.
 #[inline(never)]
 pub(crate) fn drain_text<S: Stream<Item = AssistantEvent>>(mut deltas: Pin<&mut S>) -> String {
     let mut said = String::new();
     while let Some(event) = next(deltas.as_mut()) {
-        if let AssistantEvent::TextDelta { delta, .. } = event {
+        if let AssistantEvent::TextDelta { delta, .. } | AssistantEvent::ToolCallDelta { delta, .. } = event {
             said.push_str(&delta);
         }
     }
