@@ -175,6 +175,9 @@ pub mod docs {
 
     #[doc = include_str!("docs/decisions.md")]
     pub mod decisions {}
+
+    #[doc = include_str!("docs/performance.md")]
+    pub mod performance {}
 }
 
 /// Compiles the programs of the README.

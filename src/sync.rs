@@ -11,7 +11,7 @@ pub(crate) use std::sync::{OnceLock, PoisonError, atomic::AtomicU64};
 pub(crate) use std::{
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread_local,
 };
@@ -20,7 +20,7 @@ pub(crate) use std::{
 pub(crate) use shuttle::{
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread_local,
 };

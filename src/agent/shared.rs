@@ -19,7 +19,7 @@ pub(super) struct Shared<M: AgentMessage> {
     /// The active run.
     active: Mutex<Option<Arc<Active>>>,
     pub(super) state: Mutex<AgentState<M>>,
-    settings: Mutex<Settings<M>>,
+    settings: Mutex<Arc<Settings<M>>>,
     pub(super) listeners: Listeners<M>,
     pub(super) queues: Queues<M>,
     pub(super) fixed: Fixed,
@@ -66,21 +66,25 @@ impl<M: AgentMessage> Shared<M> {
         Self {
             active: Mutex::new(None),
             state: Mutex::new(state),
-            settings: Mutex::new(settings),
+            settings: Mutex::new(Arc::new(settings)),
             listeners: Listeners::new(),
             queues,
             fixed,
         }
     }
 
-    pub(super) fn settings(&self) -> Settings<M> {
-        lock(&self.settings).clone()
+    pub(super) fn settings(&self) -> Arc<Settings<M>> {
+        Arc::clone(&lock(&self.settings))
     }
 
-    /// Puts another value into a field. The old one is dropped without the lock: it may be foreign.
+    /// Puts another value into a field. What was there is dropped without the lock: it may be foreign.
     pub(super) fn set<T>(&self, field: impl FnOnce(&mut Settings<M>) -> &mut T, value: T) {
-        let before = std::mem::replace(field(&mut lock(&self.settings)), value);
-        drop(before);
+        let mut settings = lock(&self.settings);
+        let mut changed = Settings::clone(&settings);
+        let value = std::mem::replace(field(&mut changed), value);
+        let before = std::mem::replace(&mut *settings, Arc::new(changed));
+        drop(settings);
+        drop((value, before));
     }
 
     pub(super) fn active(&self) -> Option<Arc<Active>> {

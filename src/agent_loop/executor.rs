@@ -28,7 +28,8 @@ struct Task<M, H, S> {
     /// Whether the tool was polled, so that its code has begun.
     begun: bool,
     stage: Stage,
-    context: CallContext<M>,
+    /// For the hook, which takes it.
+    context: Option<CallContext<M>>,
     sink: UpdateSink,
     env: Arc<Env<H, S>>,
 }
@@ -76,7 +77,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
                 call: Some(call),
                 begun: false,
                 stage: Stage::Tool(running),
-                context,
+                context: Some(context),
                 sink,
                 env: Arc::clone(env),
             }),
@@ -140,8 +141,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
 
     /// Drops whatever still runs, and refuses what it may still report.
     pub(super) fn clear(&mut self) {
-        for mut task in std::mem::take(&mut self.tasks) {
-            task.enter(Stage::Done);
+        // An empty set is kept: the next batch need not make one.
+        if !self.tasks.is_empty() {
+            for mut task in std::mem::take(&mut self.tasks) {
+                task.enter(Stage::Done);
+            }
         }
         self.updates = Updates::new();
     }
@@ -172,7 +176,10 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(Ok(result))) => result,
                     Ok(Poll::Ready(Err(error))) => ToolResult::error(error_text(error)),
-                    Err(panic) => ToolResult::error(format!("Tool {} {panic}", task.context.call.name)),
+                    Err(panic) => {
+                        let name = task.call.as_ref().map_or("", |running| &running.call().name);
+                        ToolResult::error(format!("Tool {name} {panic}"))
+                    }
                 };
                 task.sink.close();
                 task.ask_hook(result, cx)
@@ -194,8 +201,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
 
 impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
     fn ask_hook(&mut self, result: ToolResult, cx: &mut Context<'_>) -> Poll<ToolResult> {
+        let Some(context) = self.context.take() else {
+            return Poll::Ready(result);
+        };
         let result = Arc::new(result);
-        let outcome = CallOutcome::new(self.context.clone(), Arc::clone(&result));
+        let outcome = CallOutcome::new(context, Arc::clone(&result));
         let env = Arc::clone(&self.env);
         let hook = async move { env.hooks.after_tool_call(outcome).await };
         self.enter(Stage::Hook(result, Box::pin(hook)));
