@@ -1,6 +1,7 @@
 //! What the tool gets of what the model sends.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use turnstate::schema::ArgumentsSchema;
 
 use super::{check, problems};
 
@@ -333,4 +334,13 @@ fn c116_the_tool_gets_coerced_arguments_in_the_models_order() {
     let sent = json!({ "c": "5", "extra": [], "b": null, "a": "1" });
     let got = check(&schema, &sent).unwrap();
     assert_eq!(got.to_string(), r#"{"c":5,"extra":[],"a":1}"#);
+}
+
+#[test]
+fn what_passed_is_an_object_unless_the_schema_takes_something_else() {
+    let schema = ArgumentsSchema::compile(&json!({ "properties": { "a": { "type": "integer" } } }));
+    for (sent, wanted) in [(json!({ "a": "1" }), json!({ "a": 1 })), (json!(["a"]), json!(["a"]))] {
+        let got = schema.check("t", &Map::new(), sent).unwrap();
+        assert_eq!((got.as_value(), got.as_object()), (&wanted, wanted.as_object()));
+    }
 }
