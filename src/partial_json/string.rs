@@ -55,6 +55,7 @@ impl StringDecoder {
                 Escape::Backslash => self.after_backslash(next, out),
                 Escape::Unicode { digits, len } => self.after_unicode(digits, len, next, out),
             };
+            debug_assert!(used || matches!(self.escape, Escape::Outside), "read again for ever");
             if used {
                 rest = chars.as_str();
             }
