@@ -154,7 +154,7 @@ fn a_message_can_be_recalled_while_it_is_queued() {
 fn what_returns_after_a_clear_is_in_front() {
     let queues = filled();
     let lease = queues.lease(Steering);
-    queues.clear(Steering);
+    assert_eq!(texts(&queues.clear(Steering)), ["s2", "s3"]);
     push(&queues, Steering, "s4");
     drop(lease);
     queues.set_mode(Steering, QueueMode::All);
@@ -219,6 +219,32 @@ fn the_answer_says_who_will_see_the_message() {
     assert_eq!(delivery(&queues), Delivery::NextRun);
     assert!(aborted.lease(Steering).is_empty(), "a closed run gets nothing");
     assert!(queues.has_queued());
+}
+
+/// A run that was closed from outside, as by an abort, or came to its limit: it does not count, and gets nothing.
+#[test]
+fn a_closed_run_is_not_active() {
+    let queues = filled();
+    let (aborted, limited) = (queues.open_run(), queues.open_run());
+    queues.close_run(aborted.id());
+    assert_eq!(delivery(&queues), Delivery::ThisRun, "another is active");
+    assert!(aborted.last_look().is_empty());
+    assert!(limited.close_at_limit(), "messages wait");
+    assert_eq!(delivery(&queues), Delivery::NextRun);
+    assert!(limited.last_look().is_empty());
+    assert_eq!(queues.clear(Steering).len() + queues.clear(FollowUp).len(), 7);
+    assert!(!queues.open_run().close_at_limit(), "nothing waits");
+}
+
+/// Messages may be secret; only their number is shown.
+#[test]
+fn debug_shows_no_messages() {
+    let queues = filled();
+    let run = queues.open_run();
+    let lease = run.lease(Steering);
+    assert_eq!(format!("{queues:?}"), "Queues { steering: 3, follow_up: 2, active: 1 }");
+    assert_eq!(format!("{run:?}"), "RunTicket(5)");
+    assert_eq!(format!("{lease:?}"), "Lease { kind: Steering, left: 1, .. }");
 }
 
 /// The last look prefers steering, and what another run has leased is not there for it.

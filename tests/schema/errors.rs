@@ -43,6 +43,16 @@ fn c112_error_text() {
     assert!(received.starts_with("{\n  \"zz\": \"1\",\n"), "{received}");
 }
 
+/// What is coerced and still refused is refused as what it was coerced to: `"3"` was no fault.
+#[test]
+fn c112_error_text_of_what_was_coerced() {
+    let schema = json!({ "properties": { "n": { "type": "integer", "minimum": 5 } } });
+    assert_eq!(
+        problems(&schema, &json!({ "n": "3" })),
+        ["n: 3 is less than the minimum of 5"]
+    );
+}
+
 #[test]
 fn c112_error_text_of_unions() {
     let branches = json!([{ "type": "integer" }, { "type": "number" }, { "type": "null" }]);
