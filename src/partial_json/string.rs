@@ -109,7 +109,7 @@ impl StringDecoder {
         } else {
             let digits = digits.iter().filter_map(|digit| digit.to_digit(16));
             let digits = digits.filter_map(|digit| u16::try_from(digit).ok());
-            self.code_unit(digits.fold(0, |unit, digit| unit << 4 | digit), out);
+            self.code_unit(digits.fold(0, |unit, digit| unit * 16 + digit), out);
             self.escape = Escape::Outside;
         }
         true

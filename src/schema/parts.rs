@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,12 +22,6 @@ pub(super) struct Parts {
     schema: Value,
     /// By JSON pointer or pattern; `None` for what cannot be compiled.
     compiled: Mutex<HashMap<String, Option<Arc<Validator>>>>,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Parts").field(&self.schema).finish()
-    }
 }
 
 impl Parts {

@@ -105,6 +105,11 @@ fn c105_coercion_reaches_every_part() {
             Some(json!([1, 2])),
         ),
         (
+            json!({ "items": { "items": integer } }),
+            json!([[3.0]]),
+            Some(json!([[3]])),
+        ),
+        (
             json!({ "prefixItems": [{ "type": "string" }, integer], "items": { "type": "boolean" } }),
             json!([1, "2", "true"]),
             Some(json!(["1", 2, true])),
@@ -159,6 +164,29 @@ fn c105_coercion_reaches_every_part() {
             Some(json!("1")),
         ),
     ]);
+}
+
+/// Whatever else in the arguments has to be coerced.
+#[test]
+fn c105_what_is_of_an_allowed_type_stays() {
+    let rows = [
+        ("boolean", "string", json!(true)),
+        ("boolean", "integer", json!(true)),
+        ("integer", "string", json!(5)),
+        ("number", "string", json!(1.5)),
+        ("number", "boolean", json!(1)),
+        ("string", "number", json!("5")),
+        ("string", "boolean", json!("true")),
+        ("null", "string", json!(null)),
+        ("array", "string", json!([])),
+        ("object", "string", json!({})),
+    ];
+    for (own, other, value) in rows {
+        for types in [[own, other], [other, own]] {
+            let schema = json!({ "prefixItems": [{ "type": types }, { "type": "integer" }] });
+            assert_table(vec![(schema, json!([value, "1"]), Some(json!([value, 1])))]);
+        }
+    }
 }
 
 #[test]

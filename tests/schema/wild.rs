@@ -168,8 +168,21 @@ fn references_within_the_document_are_followed() {
             "#/definitions/L%3Ca%20b%3E",
             json!({ "definitions": { "L<a b>": integer } }),
         ),
+        (
+            "#/definitions/L%3ca%20b%3e",
+            json!({ "definitions": { "L<a b>": integer } }),
+        ),
         ("#/definitions/L<é b>", json!({ "definitions": { "L<é b>": integer } })),
         ("#/components/N", json!({ "components": { "N": exclusive } })),
+        // Names that mean something elsewhere.
+        (
+            "#/components/items/1",
+            json!({ "components": { "items": [true, integer] } }),
+        ),
+        (
+            "#/$defs/additionalItems",
+            json!({ "$defs": { "additionalItems": integer } }),
+        ),
         ("#n", json!({ "$defs": { "N": { "$anchor": "n", "type": "integer" } } })),
         (
             "#n",
