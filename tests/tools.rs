@@ -112,6 +112,38 @@ fn shared_tools_stay_shared() {
 }
 
 #[test]
+fn a_tool_by_hand_need_not_say_everything() {
+    struct Plain(Value);
+    impl Tool for Plain {
+        fn name(&self) -> &'static str {
+            "plain"
+        }
+        fn description(&self) -> &'static str {
+            "d"
+        }
+        fn parameters(&self) -> &Value {
+            &self.0
+        }
+        fn execute(
+            self: Arc<Self>,
+            arguments: ValidatedArguments,
+            _: ToolContext,
+        ) -> BoxFuture<'static, Result<ToolResult, BoxError>> {
+            Box::pin(async move { Ok(arguments.as_value().to_string().into()) })
+        }
+    }
+
+    let plain = || Plain(json!({ "type": "object", "title": "p" }));
+    let shared: Arc<dyn Tool> = Arc::new(plain());
+    for tools in [ToolSet::new().with(plain()), ToolSet::new().with(shared)] {
+        let entry = tools.find("plain").unwrap();
+        assert_eq!((entry.tool().label(), entry.execution_mode()), ("plain", None));
+        assert_eq!((entry.description(), entry.parameters()), ("d", &plain().0));
+        assert_eq!(call(&tools, "plain", &json!({ "a": 1 })).unwrap(), r#"{"a":1}"#.into());
+    }
+}
+
+#[test]
 fn a_run_does_not_ask_the_getters_again_c017() {
     struct Moody(std::sync::atomic::AtomicBool, Value);
 

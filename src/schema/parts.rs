@@ -1,6 +1,6 @@
 //! Validators of parts of a schema, each compiled the first time it is asked for.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use jsonschema::{
     Draft, Keyword, PatternOptions, Registry, RegistryBuilder, ValidationError, ValidationOptions, Validator,
@@ -21,12 +21,6 @@ pub(super) struct Parts {
     schema: Value,
     /// By JSON pointer or pattern; `None` for what cannot be compiled.
     compiled: Mutex<HashMap<String, Option<Arc<Validator>>>>,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Parts").field(&self.schema).finish()
-    }
 }
 
 impl Parts {

@@ -36,6 +36,14 @@ fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
 }
 
 #[test]
+fn debug_shows_the_schema_or_why_there_is_none() {
+    let shown = format!("{:?}", ArgumentsSchema::compile(&serde_json::json!({ "minimum": 42 })));
+    assert_eq!(shown.contains("42"), cfg!(feature = "jsonschema"), "{shown}");
+    let shown = format!("{:?}", ArgumentsSchema::compile(&Value::Null));
+    assert!(shown.contains("NotASchema"), "{shown}");
+}
+
+#[test]
 fn a_schema_is_shared_between_threads() {
     fn shared<T: Send + Sync + std::fmt::Debug>() {}
     shared::<ArgumentsSchema>();
