@@ -45,6 +45,8 @@ pub(crate) struct Run {
     pub(crate) steps: usize,
     pub(crate) ops: Vec<(usize, crate::script::Op)>,
     pub(crate) aborted: bool,
+    /// Whether it will still look at the queues.
+    pub(crate) looks: bool,
     pub(crate) dropped: bool,
     pub(crate) stops: bool,
     pub(crate) turn_open: bool,
@@ -118,6 +120,7 @@ impl<'a> Flat<'a> {
             }
         }
         let taken = taken.map(|kind| (kind, self.lease(kind)));
+        self.run.looks = true;
         self.outside();
         if self.run.dropped {
             self.rare("drop before the first poll");
@@ -383,6 +386,9 @@ impl<'a> Flat<'a> {
                 },
             }
         };
+        if let "error" | "aborted" = stop {
+            self.run.looks = false;
+        }
         answer.stop = stop;
         answer.error = error;
         let message = Said::Assistant(answer.clone());
@@ -396,6 +402,7 @@ impl<'a> Flat<'a> {
 
     /// §4.7: a hook failed.
     fn fail(&mut self, error: String) -> End {
+        self.run.looks = false;
         self.close("error", error);
         self.end("failed")
     }
@@ -429,6 +436,7 @@ impl<'a> Flat<'a> {
     }
 
     fn end(&mut self, end: End) -> End {
+        self.run.looks = false;
         self.give_back();
         self.tell(format!("agent_end: {}", list(&self.run.added)));
         end

@@ -3,6 +3,7 @@
 use crate::flat::Flat;
 use crate::flat_message::{Call, Said};
 use crate::outside::Seat;
+use crate::script::{IDS, TOOLS};
 
 /// A result: its text, whether it is an error, and whether it says that it is enough.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,7 @@ fn error(text: impl Into<String>) -> Outcome {
 /// What a tool does, step by step.
 #[derive(Debug, Clone)]
 enum Do {
+    Begin,
     Wait,
     Report,
     /// Waits until the run is aborted.
@@ -148,6 +150,9 @@ impl Flat<'_> {
     fn before_call(&mut self, id: &str, n: Argument) -> Result<Argument, Outcome> {
         let aborted = |_| error("Operation aborted");
         self.wait(Some(Seat::Foreign)).map_err(aborted)?;
+        if let Some(id) = IDS.iter().find(|other| **other == id) {
+            self.rare(id);
+        }
         match id {
             "block" => Err(error("Tool execution was blocked")),
             "rewrite" => Ok(Some(9)),
@@ -171,6 +176,9 @@ impl Flat<'_> {
             while batch.running.len() < most {
                 let Some((index, n)) = checked.next() else { break };
                 let call = &batch.calls[index];
+                if let Some(name) = TOOLS.iter().find(|name| **name == call.name) {
+                    self.rare(name);
+                }
                 batch.running.push((index, acts(&call.name, n)));
                 self.run.ready.push(index);
             }
@@ -194,7 +202,7 @@ impl Flat<'_> {
                 self.rare("abort while tools run");
             } else if self.run.waiting.is_empty() {
                 self.rare("a tool that never ends");
-                self.run.aborted = true;
+                self.abort();
             } else if let Seat::Tool(index) = self.pick() {
                 self.run.ready.push(index);
             }
@@ -209,6 +217,10 @@ impl Flat<'_> {
             let acts = &mut batch.running[place].1;
             let act = if acts.is_empty() { Do::Never } else { acts.remove(0) };
             let outcome = match act {
+                Do::Begin => {
+                    self.told.push(format!("{} begins", batch.calls[index].name));
+                    continue;
+                }
                 Do::Report => {
                     batch.reports.push((index, "so far".into()));
                     continue;
@@ -300,7 +312,7 @@ impl Flat<'_> {
 /// What the tools do.
 fn acts(name: &str, n: Argument) -> Vec<Do> {
     let done = Do::End(ok(n.map_or_else(|| format!("{name} -"), |n| format!("{name} {n}"))));
-    match name {
+    let acts = match name {
         "instant" => vec![done],
         "chatty" => vec![Do::Report, Do::Wait, Do::Report, Do::Report, Do::Wait, Do::Report, done],
         "fails" => vec![Do::Wait, Do::End(error("the tool failed"))],
@@ -317,7 +329,8 @@ fn acts(name: &str, n: Argument) -> Vec<Do> {
         "solo" => vec![Do::Wait, Do::Wait, done],
         // "slow" and "late"
         _ => vec![Do::Wait, done],
-    }
+    };
+    [Do::Begin].into_iter().chain(acts).collect()
 }
 
 impl<'a> Batch<'a> {
@@ -340,16 +353,21 @@ impl<'a> Batch<'a> {
 
     fn announce(&mut self, index: usize) {
         self.announced = index + 1;
-        let name = &self.calls[index].name;
-        self.news
-            .push(News::Line(format!("tool_execution_start {index} {name}")));
+        self.tell_of(index, "start", "");
     }
 
     fn tell_reports(&mut self) {
-        for (index, text) in self.reports.drain(..) {
-            self.news
-                .push(News::Line(format!("tool_execution_update {index} {text}")));
+        for (index, text) in std::mem::take(&mut self.reports) {
+            self.tell_of(index, "update", &text);
         }
+    }
+
+    fn tell_of(&mut self, index: usize, what: &str, text: &str) {
+        let Call {
+            id, name, arguments, ..
+        } = &self.calls[index];
+        let line = format!("tool_execution_{what} {index} {id} {name} {arguments} {text}");
+        self.news.push(News::Line(line));
     }
 
     /// The end of a call is told at once; its message too in sequence, else in call order once all are answered.
@@ -357,9 +375,7 @@ impl<'a> Batch<'a> {
         self.running.retain(|(other, _)| *other != index);
         let error = if outcome.error { "error " } else { "" };
         let enough = if outcome.enough { " (enough)" } else { "" };
-        let text = &outcome.text;
-        self.news
-            .push(News::Line(format!("tool_execution_end {index} {error}{text}{enough}")));
+        self.tell_of(index, "end", &format!("{error}{}{enough}", outcome.text));
         self.answers[index] = Some(outcome);
         let messages = match (self.sequential, self.answers.iter().all(Option::is_some)) {
             (true, _) => index..index + 1,

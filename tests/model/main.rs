@@ -45,7 +45,7 @@ thread_local! {
 }
 
 /// What is rare must have happened at least so often in 4,000 scripts: about half as often as it did when this was written.
-const RARE: [(&str, usize); 28] = [
+const RARE: [(&str, usize); 43] = [
     ("a delta of no block", 290),
     ("a hang that an abort ended", 85),
     ("a hook that never ends", 10),
@@ -63,17 +63,32 @@ const RARE: [(&str, usize); 28] = [
     ("abort in tools", 120),
     ("abort while streaming", 195),
     ("abort while tools run", 5),
+    ("block", 15),
+    ("boom", 20),
     ("calls cut off by the limit", 60),
     ("drop", 265),
     ("drop before the first poll", 10),
     ("drop in a listener", 30),
     ("drop in tools", 10),
+    ("enough", 25),
+    ("failed", 400),
+    ("fails", 30),
     ("follow-up", 395),
     ("lease returned", 10),
     ("lease returned in part", 5),
+    ("limit", 100),
+    ("no", 25),
+    ("panics", 30),
+    ("patch", 15),
     ("queued after an abort", 60),
     ("retry", 140),
+    ("rewrite", 15),
+    ("solo", 30),
+    ("spoil", 15),
     ("stop after this turn", 35),
+    ("stopped", 35),
+    ("taken back", 100),
+    ("terminated", 1),
 ];
 
 /// Plays a script on both, and compares after each command.
@@ -91,7 +106,12 @@ fn play(script: &Script, rare: &RefCell<BTreeMap<&'static str, usize>>) -> TestC
             ops: command.ops.clone(),
             ..Run::default()
         };
-        let expected = flat.run(command.start).map_err(str::to_owned);
+        let expected = flat.run(command.start);
+        flat.rare.push(match &expected {
+            Ok(end) => end.unwrap_or("reset, or dropped before the first poll"),
+            Err(refused) => refused,
+        });
+        let expected = expected.map_err(str::to_owned);
         let ended = world.command(command).map_err(TestCaseError::fail)?;
         let told = world.told.lock().unwrap().clone();
         prop_assert_eq!(

@@ -54,7 +54,7 @@ impl Flat<'_> {
         self.step();
         if !self.run.aborted && self.run.waiting.is_empty() {
             self.rare("a hang that an abort ended");
-            self.run.aborted = true;
+            self.abort();
         }
         if self.run.aborted {
             self.run.waiting.clear();
@@ -99,21 +99,21 @@ impl Flat<'_> {
                 Op::Steer => self.push(0),
                 Op::FollowUp => self.push(1),
                 Op::Recall(which) => {
-                    let which = usize::from(which) % self.queued_so_far.max(1);
-                    for queue in &mut self.queues {
-                        queue.retain(|queued| queued.leased || queued.text != format!("queued {which}"));
+                    if self.queued_so_far > 0 {
+                        let which = format!("queued {}", usize::from(which) % self.queued_so_far);
+                        self.take_back(&[0, 1], |queued| queued.text == which);
                     }
                 }
-                Op::ClearSteering => self.queues[0].retain(|queued| queued.leased),
-                Op::ClearFollowUps => self.queues[1].retain(|queued| queued.leased),
+                Op::ClearSteering => self.take_back(&[0], |_| true),
+                Op::ClearFollowUps => self.take_back(&[1], |_| true),
                 Op::SteeringMode(all) => self.all[0] = all,
                 Op::FollowUpMode(all) => self.all[1] = all,
                 Op::ExecutionMode(sequential) => self.sequential = sequential,
-                Op::Abort => self.run.aborted = true,
+                Op::Abort => self.abort(),
                 Op::Drop => {
                     self.rare("drop");
                     self.run.dropped = true;
-                    self.run.aborted = true;
+                    self.abort();
                 }
                 Op::StopAfterTurn => self.run.stops = true,
                 Op::Busy | Op::LateUpdate => {}
@@ -130,6 +130,43 @@ impl Flat<'_> {
             leased: false,
         });
         self.queued_so_far += 1;
+        self.note(if self.run.looks {
+            "for this run"
+        } else {
+            "for the next run"
+        });
+    }
+
+    /// Takes back what is queued and not leased.
+    fn take_back(&mut self, kinds: &[usize], what: impl Fn(&Queued) -> bool) {
+        let before = self.queues.iter().map(Vec::len).sum::<usize>();
+        for kind in kinds {
+            self.queues[*kind].retain(|queued| queued.leased || !what(queued));
+        }
+        let taken = before - self.queues.iter().map(Vec::len).sum::<usize>();
+        if taken > 0 {
+            self.rare("taken back");
+        }
+        self.note(&format!("took back {taken}"));
+    }
+
+    fn note(&mut self, what: &str) {
+        let text = |queue: &Vec<Queued>| {
+            queue
+                .iter()
+                .map(|queued| queued.text.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let [steering, follow_ups] = [text(&self.queues[0]), text(&self.queues[1])];
+        self.told
+            .push(format!("{what}; steering: {steering}; follow-ups: {follow_ups}"));
+    }
+
+    /// From here on the run looks at no queue (I6).
+    pub(crate) fn abort(&mut self) {
+        self.run.aborted = true;
+        self.run.looks = false;
     }
 
     /// Takes what the queue's mode says; it counts as queued until it is told. After an abort nothing is taken.

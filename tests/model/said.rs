@@ -1,6 +1,6 @@
 //! What is compared, as text: each message and event in one line, whoever says it.
 
-use turnstate::{AgentEvent, AssistantContent, AssistantMessage, Content, Message, StopReason, ToolResult};
+use turnstate::{AgentEvent, AssistantContent, AssistantMessage, Content, Message, StopReason, ToolCall, ToolResult};
 
 pub(crate) fn message(message: &Message) -> String {
     match message {
@@ -97,15 +97,25 @@ pub(crate) fn event(event: &AgentEvent, partial: Option<&AssistantMessage>) -> S
                 partial.map(assistant).unwrap_or_default()
             )
         }
-        AgentEvent::ToolExecutionStart { index, call } => format!("tool_execution_start {index} {}", call.name),
+        AgentEvent::ToolExecutionStart { index, call } => tool("start", *index, call, ""),
         AgentEvent::ToolExecutionUpdate {
-            index, partial_result, ..
-        } => {
-            format!("tool_execution_update {index} {}", result(partial_result))
-        }
+            index,
+            call,
+            partial_result,
+        } => tool("update", *index, call, &result(partial_result)),
         AgentEvent::ToolExecutionEnd {
-            index, result: ended, ..
-        } => format!("tool_execution_end {index} {}", result(ended)),
+            index,
+            call,
+            result: ended,
+        } => tool("end", *index, call, &result(ended)),
         other => other.kind().to_owned(),
     }
+}
+
+fn tool(what: &str, index: usize, call: &ToolCall, text: &str) -> String {
+    let ToolCall {
+        id, name, arguments, ..
+    } = call;
+    let arguments = serde_json::Value::Object(arguments.clone());
+    format!("tool_execution_{what} {index} {id} {name} {arguments} {text}")
 }

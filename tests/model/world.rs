@@ -12,8 +12,8 @@ use futures_core::Stream;
 use serde_json::{Value, json};
 use turnstate::{
     Agent, AgentBuilder, AssistantEvent, BoxError, CallContext, CallOutcome, CancellationToken, Content, Decision,
-    ExecutionMode, FnTool, HookFns, Message, QueueId, QueueKind, QueueMode, Request, ResultPatch, Run, RunEnd,
-    StartError, StreamFn, ToolContext, ToolResult, json_tool,
+    Delivery, ExecutionMode, FnTool, HookFns, Message, QueueId, QueueKind, QueueMode, Request, ResultPatch, Run,
+    RunEnd, StartError, StreamFn, ToolContext, ToolResult, json_tool,
 };
 
 use crate::gate::{Gate, Pass};
@@ -21,10 +21,13 @@ use crate::robust_support::watch::Watch;
 use crate::said;
 use crate::script::{Command, FALLBACK, Hook, Item, Op, Script, Setup, Start, TOOLS, Trouble, spell};
 
+/// What was told, done and begun, in order.
+type Told = Arc<Mutex<Vec<String>>>;
+
 /// The agent, and what was seen of it.
 pub(crate) struct World {
     pub(crate) agent: Agent,
-    pub(crate) told: Arc<Mutex<Vec<String>>>,
+    pub(crate) told: Told,
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
     /// Checks I1, I5 and I7 event by event.
     pub(crate) watch: Watch,
@@ -48,6 +51,7 @@ impl World {
     pub(crate) fn new(script: &Script) -> Self {
         let Setup { hooks, trouble, .. } = script.setup;
         let (gate, late, requests): (Gate, Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
+        let told = Told::default();
         let model = Model {
             gate: gate.clone(),
             answers: Mutex::new(script.answers.clone().into()),
@@ -60,7 +64,7 @@ impl World {
             .steering_mode(mode(script.setup.steering_all))
             .follow_up_mode(mode(script.setup.follow_up_all));
         for name in TOOLS.into_iter().filter(|name| *name != "nobody") {
-            builder = builder.tool(tool(name, &gate, &late));
+            builder = builder.tool(tool(name, &gate, &late, &told));
         }
         if let Some(most) = script.setup.max_concurrent.and_then(NonZeroUsize::new) {
             builder = builder.max_concurrent_tools(most);
@@ -73,7 +77,6 @@ impl World {
         }
         let agent = builder.build();
         let watch = Watch::new(&agent);
-        let told: Arc<Mutex<Vec<_>>> = Arc::default();
         let hears = Arc::clone(&told);
         agent.subscribe(move |event, cx| hears.lock().unwrap().push(said::event(event, cx.partial())));
         if script.setup.slow_listener {
@@ -156,6 +159,10 @@ impl World {
                         if woken() {
                             continue;
                         }
+                        let aborts = ops.iter().any(|(at, op)| *at == step && matches!(op, Op::Abort));
+                        if aborts && run.is_some() && !self.gate.holds_listener() {
+                            return Err(format!("the abort at step {step} wakes nobody"));
+                        }
                     }
                     if run.is_none() {
                         break;
@@ -184,6 +191,18 @@ impl World {
             self.agent.follow_up(text)
         };
         self.queued.push(queued.id);
+        self.note(if queued.delivery == Delivery::ThisRun {
+            "for this run"
+        } else {
+            "for the next run"
+        });
+    }
+
+    /// Notes what an operation on the queues gave, and what they hold then.
+    fn note(&self, what: &str) {
+        let [steering, follow_ups] = self.queues().map(|queue| queue.join(", "));
+        let line = format!("{what}; steering: {steering}; follow-ups: {follow_ups}");
+        self.told.lock().unwrap().push(line);
     }
 
     /// What happens outside at this step.
@@ -196,11 +215,18 @@ impl World {
                 Op::FollowUp => self.queue(false),
                 Op::Recall(which) => {
                     if let Some(id) = self.queued.get(usize::from(which) % self.queued.len().max(1)) {
-                        agent.recall(*id);
+                        let recalled = usize::from(agent.recall(*id).is_some());
+                        self.note(&format!("took back {recalled}"));
                     }
                 }
-                Op::ClearSteering => drop(agent.clear_queue(QueueKind::Steering)),
-                Op::ClearFollowUps => drop(agent.clear_queue(QueueKind::FollowUp)),
+                Op::ClearSteering => {
+                    let cleared = agent.clear_queue(QueueKind::Steering).len();
+                    self.note(&format!("took back {cleared}"));
+                }
+                Op::ClearFollowUps => {
+                    let cleared = agent.clear_queue(QueueKind::FollowUp).len();
+                    self.note(&format!("took back {cleared}"));
+                }
                 Op::SteeringMode(all) => agent.set_queue_mode(QueueKind::Steering, mode(all)),
                 Op::FollowUpMode(all) => agent.set_queue_mode(QueueKind::FollowUp, mode(all)),
                 Op::ExecutionMode(sequential) => agent.set_execution_mode(execution_mode(sequential)),
@@ -257,12 +283,13 @@ fn plant() -> ! {
     resume_unwind(Box::new("planted"))
 }
 
-fn tool(name: &'static str, gate: &Gate, late: &Arc<Mutex<Vec<ToolContext>>>) -> FnTool {
-    let (gate, late) = (gate.clone(), Arc::clone(late));
+fn tool(name: &'static str, gate: &Gate, late: &Arc<Mutex<Vec<ToolContext>>>, told: &Told) -> FnTool {
+    let (gate, late, told) = (gate.clone(), Arc::clone(late), Arc::clone(told));
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let act = move |arguments: Value, cx: ToolContext| {
-        let (gate, late) = (gate.clone(), Arc::clone(&late));
+        let (gate, late, told) = (gate.clone(), Arc::clone(&late), Arc::clone(&told));
         async move {
+            told.lock().unwrap().push(format!("{name} begins"));
             let n = arguments["n"].as_i64();
             let done = n.map_or_else(|| format!("{name} -"), |n| format!("{name} {n}"));
             match name {
