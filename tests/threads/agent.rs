@@ -72,7 +72,7 @@ fn check_idle(agent: &Agent, heard: &Heard, runs: usize) {
 
 #[test]
 fn prompt_against_prompt() {
-    play("prompt against prompt", 4, 200, || {
+    play("prompt against prompt", 4, 100, || {
         let agent = agent();
         let heard = Heard::of(&agent);
         let prompts = ["a", "b"].map(|text| {
@@ -114,7 +114,7 @@ fn prompt_against_continue() {
 #[test]
 fn queueing_against_the_end_of_a_run() {
     for kind in [QueueKind::Steering, QueueKind::FollowUp] {
-        play("queueing against the end of a run", 3, 200, move || {
+        play("queueing against the end of a run", 3, 100, move || {
             let agent = agent();
             let heard = Heard::of(&agent);
             let run = agent.prompt("go").unwrap();
@@ -179,7 +179,7 @@ fn abort_against_completion() {
 
 #[test]
 fn an_abort_wakes_a_run_that_waits() {
-    play("an abort wakes a run that waits", 3, 200, || {
+    play("an abort wakes a run that waits", 3, 100, || {
         let silent = |_: Request, _: CancellationToken| stream::pending::<AssistantEvent>();
         let agent = Agent::builder("m", silent).clock(|| 7).build();
         let run = agent.prompt("go").unwrap();
@@ -301,7 +301,7 @@ fn progress_from_another_thread_is_heard() {
 #[test]
 fn a_run_is_dropped_while_others_steer_and_abort() {
     for polls in [0, 3, 5] {
-        play("a run is dropped while others steer and abort", 2, 400, move || {
+        play("a run is dropped while others steer and abort", 2, 200, move || {
             let agent = agent();
             let heard = Heard::of(&agent);
             agent.steer("s1");

@@ -36,7 +36,7 @@ fn of(pusher: u32, messages: &[u32]) -> Vec<u32> {
 #[test]
 fn pushed_while_a_run_ends() {
     for mode in [QueueMode::OneAtATime, QueueMode::All] {
-        play("pushed while a run ends", 3, 2_000, move || {
+        play("pushed while a run ends", 3, 1_000, move || {
             let queues = Queues::new();
             queues.set_mode(Steering, mode);
             let ticket = queues.open_run();
@@ -66,7 +66,7 @@ fn pushed_while_a_run_ends() {
 
 #[test]
 fn taken_back_while_a_run_takes_it() {
-    play("taken back while a run takes it", 4, 10_000, || {
+    play("taken back while a run takes it", 4, 5_000, || {
         let queues = Queues::new();
         let ticket = queues.open_run();
         let ids = [1, 2].map(|number| queues.push(FollowUp, Arc::new(number)).id);
@@ -93,7 +93,7 @@ fn taken_back_while_a_run_takes_it() {
 
 #[test]
 fn two_runs_take_from_the_same_queue() {
-    play("two runs take from the same queue", 3, 3_000, || {
+    play("two runs take from the same queue", 3, 1_000, || {
         let queues = Queues::new();
         for number in [1, 2, 3] {
             queues.push(Steering, Arc::new(number));
