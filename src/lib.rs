@@ -174,6 +174,9 @@ pub mod docs {
 
     #[doc = include_str!("docs/decisions.md")]
     pub mod decisions {}
+
+    #[doc = include_str!("docs/verification.md")]
+    pub mod verification {}
 }
 
 /// Compiles the programs of the README.
