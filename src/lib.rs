@@ -178,6 +178,9 @@ pub mod docs {
 
     #[doc = include_str!("docs/performance.md")]
     pub mod performance {}
+
+    #[doc = include_str!("docs/verification.md")]
+    pub mod verification {}
 }
 
 /// Compiles the programs of the README.

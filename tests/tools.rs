@@ -210,6 +210,66 @@ fn preparation_comes_before_validation_c115() {
     assert_eq!(call(&tools, "read", &json!({})).unwrap_err().to_string(), "no file");
 }
 
+/// C017: what cannot be run is answered by a result that says why, also if the tool panics.
+#[test]
+fn a_check_says_why_a_call_is_not_run() {
+    let prepare = |arguments: Map<String, Value>| match arguments.get("fault").and_then(Value::as_str) {
+        Some("error") => Err("no file".into()),
+        Some("panic") => panic!("boom"),
+        Some("formatted panic") => panic!("boom {}", arguments.len()),
+        Some("odd panic") => std::panic::panic_any(7),
+        Some("shape") => Ok(json!([])),
+        _ => Ok(json!({ "prepared": true })),
+    };
+    let tool = json_tool("t", "", json!({ "type": "object" }), async |_, _| "done");
+    let tools = ToolSet::new().with(tool.with_prepare(prepare));
+    let check = |name: &str, fault: &str| {
+        let call = ToolCall::new("id", name, object(&json!({ "fault": fault })));
+        let checked = tools.check(&call);
+        checked.map(|(tool, arguments)| (tool.name(), arguments.into_value()))
+    };
+    assert_eq!(check("t", "none"), Ok(("t", json!({ "prepared": true }))));
+    for (name, fault, error) in [
+        ("gone", "none", "Tool gone not found"),
+        ("t", "error", "no file"),
+        ("t", "panic", "Tool t panicked: boom"),
+        ("t", "formatted panic", "Tool t panicked: boom 1"),
+        ("t", "odd panic", "Tool t panicked: no message"),
+    ] {
+        assert_eq!(check(name, fault), Err(Box::new(ToolResult::error(error))), "{fault}");
+    }
+    let refused = check("t", "shape").unwrap_err();
+    let text = refused.content[0].as_text().unwrap_or_default();
+    assert!(
+        refused.is_error && text.starts_with("Validation failed for tool \"t\":"),
+        "{text}"
+    );
+    let cut = ToolCall {
+        arguments_error: Some("cut".into()),
+        ..ToolCall::new("id", "t", Map::new())
+    };
+    let refused = tools.check(&cut).map(|_| ()).unwrap_err();
+    assert_eq!(*refused, ToolResult::error("Tool call was not executed: cut"));
+}
+
+#[test]
+fn one_sequential_tool_makes_its_batch_sequential() {
+    use ExecutionMode::{Parallel, Sequential};
+    let tools = ToolSet::from([named("p", ""), named("s", "").sequential()]);
+    for (names, by_default, expected) in [
+        (vec![], Parallel, Parallel),
+        (vec!["p", "gone"], Parallel, Parallel),
+        (vec!["p", "s"], Parallel, Sequential),
+        (vec!["p"], Sequential, Sequential),
+    ] {
+        let calls: Vec<_> = names
+            .iter()
+            .map(|name| Arc::new(ToolCall::new("", *name, Map::new())))
+            .collect();
+        assert_eq!(tools.execution_mode(&calls, by_default), expected, "{names:?}");
+    }
+}
+
 #[test]
 fn functions_may_return_what_converts() {
     #[derive(Debug)]

@@ -124,8 +124,10 @@ impl Parser {
                 self.state = State::Settled;
                 return;
             };
-            let progress = at < next || matches!(self.state, State::Next | State::Settled);
-            debug_assert!(progress, "only the end of a number takes nothing");
+            debug_assert!(
+                at < next || matches!(self.state, State::Next | State::Settled),
+                "only the end of a number takes nothing"
+            );
             self.steps += (next - at) as u64;
             at = next;
         }
