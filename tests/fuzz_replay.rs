@@ -1,60 +1,80 @@
 //! The committed corpora of the fuzz targets, through the same bodies, without a fuzzer.
 #![cfg(all(feature = "jsonschema", feature = "proxy"))]
-#![allow(dead_code, reason = "the shared files have more than is used here")]
 
-#[path = "../fuzz/src/bodies.rs"]
-mod bodies;
-#[path = "../fuzz/src/chance.rs"]
-mod chance;
-#[path = "machine/driver.rs"]
-mod driver;
-#[path = "machine/invariants.rs"]
-mod invariants;
-#[path = "../fuzz/src/tape.rs"]
-mod tape;
-#[path = "machine/words.rs"]
-mod words;
+#[path = "../fuzz/src/lib.rs"]
+mod fuzz;
 
+// As the shared files name them.
+use fuzz::{invariants, rules, words};
+
+use std::cell::Cell;
 use std::fs;
+use std::panic;
 use std::path::Path;
+use std::sync::Once;
 
-/// Runs `body` on each file of its corpus. A package without `fuzz/` has none.
-fn replay(target: &str, body: fn(&[u8])) {
-    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
-    if !fuzz.exists() {
-        return;
-    }
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Has every panic counted, also one that is caught. Those which a script plants unwind without the hook.
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PANICS.set(PANICS.get() + 1);
+            hook(info);
+        }));
+    });
+}
+
+/// Runs `body` on each file of its corpus, which has at least `least`.
+fn replay(target: &str, body: fn(&[u8]), least: usize) {
+    count_panics();
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut count = 0;
-    for file in fs::read_dir(fuzz.join("corpus").join(target)).expect("there is a corpus") {
-        let path = file.expect("a file").path();
+    for file in fs::read_dir(corpus).expect("the target has a corpus") {
+        let path = file.expect("it can be listed").path();
         println!("{}", path.display());
-        body(&fs::read(path).expect("it can be read"));
+        body(&fs::read(&path).expect("it can be read"));
+        assert_eq!(PANICS.get(), 0, "a panic was caught, of {}", path.display());
         count += 1;
     }
-    assert!(count > 4, "{count} inputs of {target}");
+    assert!(count >= least, "{count} inputs of {target}");
 }
 
 #[test]
-fn partial_json() {
-    replay("partial_json", bodies::partial_json);
+fn agent() {
+    replay("agent", fuzz::agent, 8);
 }
 
 #[test]
-fn schema() {
-    replay("schema", bodies::schema);
-}
-
-#[test]
-fn proxy() {
-    replay("proxy", bodies::proxy);
-}
-
-#[test]
-fn message() {
-    replay("message", bodies::message);
+fn arguments() {
+    replay("arguments", fuzz::arguments, 8);
 }
 
 #[test]
 fn machine() {
-    replay("machine", bodies::machine);
+    replay("machine", fuzz::machine, 8);
+}
+
+#[test]
+fn message() {
+    replay("message", fuzz::message, 8);
+}
+
+#[test]
+fn partial_json() {
+    replay("partial_json", fuzz::partial_json, 8);
+}
+
+#[test]
+fn proxy() {
+    replay("proxy", fuzz::proxy, 8);
+}
+
+#[test]
+fn schema() {
+    replay("schema", fuzz::schema, 8);
 }

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|data: &[u8]| turnstate_fuzz::bodies::schema(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| turnstate_fuzz::schema(data));
