@@ -147,6 +147,11 @@ impl World for Chance<'_> {
 
     fn request(&mut self, transcript: &Transcript<Message>) {
         assert!(!self.aborted, "no request is sent after an abort (I6)");
+        let taken = self.leases.iter().flat_map(Lease::messages);
+        for message in taken {
+            let is_sent = transcript.iter().any(|sent| Arc::ptr_eq(sent, &message));
+            assert!(is_sent, "{} was taken, and is not sent (I4)", message.text());
+        }
         let sent: Vec<_> = transcript.request().iter().cloned().collect();
         assert_eq!(super::invariants::paired(&sent), Ok(()), "{}", names(&sent));
         self.answer = self.write_answer();

@@ -298,9 +298,14 @@ impl Play {
 
     fn drop_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        self.world.lock().aborted = true;
+        let has_ended = {
+            let mut inner = self.world.lock();
+            inner.aborted = true;
+            // Its last event was told, and a listener is being awaited.
+            matches!(inner.watch.heard.last(), Some(AgentEvent::AgentEnd { .. }))
+        };
         drop(run);
-        self.settle(None);
+        self.settle((!has_ended).then_some(RunEnd::Aborted));
     }
 
     /// The run has told its last event.
@@ -329,7 +334,7 @@ impl Play {
         self.settle(Some(outcome.end));
     }
 
-    /// The run is over.
+    /// The run is over, in a way that is known unless nobody was told.
     fn settle(&mut self, end: Option<RunEnd>) {
         let Self { world, agent, .. } = self;
         assert!(!agent.is_streaming());
@@ -347,7 +352,7 @@ impl Play {
         let has_begun = usize::from(!inner.watch.heard.is_empty());
         assert_eq!(inner.watch.runs(), self.runs_before + has_begun, "I1 after {line}");
         let last = agent.transcript().last().map(|last| last.role());
-        if has_begun == 1 && end.is_none_or(|end| matches!(end, RunEnd::Aborted | RunEnd::Failed)) {
+        if has_begun == 1 && matches!(end, Some(RunEnd::Aborted | RunEnd::Failed)) {
             assert_eq!(last, Some("assistant"), "after {line}");
         }
         if let Some(RunEnd::Completed | RunEnd::Terminated) = end {
