@@ -29,7 +29,8 @@ pub fn proxy(data: &[u8]) {
 
 /// All events of a body that comes in pieces of these sizes, again and again. Pieces may be empty.
 fn decode(mut body: &[u8], sizes: &[usize], limits: DecoderLimits) -> Vec<AssistantEvent> {
-    let bound = 4 * body.len() as u64 + 64;
+    // A byte is looked at, kept of a line that was cut, read as JSON, kept as an event's first line, and read again.
+    let bound = 5 * body.len() as u64 + 64;
     let mut decoder = ProxyDecoder::new(limits);
     let mut events = Vec::new();
     let empty = sizes.iter().all(|size| *size == 0);

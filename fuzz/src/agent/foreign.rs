@@ -31,7 +31,9 @@ impl StreamFn for Model {
             inner.requests += 1;
             inner.watch.request(&request)
         };
-        wrong.into_iter().for_each(|wrong| world.wrong(wrong));
+        if let Some(wrong) = wrong {
+            world.wrong(wrong);
+        }
         let events = answer(world);
         Answer {
             events,
