@@ -25,6 +25,8 @@ use world::{World, planted};
 
 /// The bytes of an input that count.
 const TAPE: usize = 2_000;
+/// The most messages in a queue.
+const ENOUGH: usize = 4;
 /// More polls in a row than any run of such a tape needs (I2).
 const TOO_MANY: usize = 20_000;
 
@@ -117,23 +119,23 @@ impl Play {
     /// Does something.
     fn step(&mut self) {
         let world = self.world.clone();
-        match (world.below(24), self.run.is_some()) {
-            (0..=13, false) => self.begin(),
-            (0..=3, true) => self.poll(),
-            (4..=9, true) => self.run_on(),
-            (10..=13, true) => {
+        match (world.below(32), self.run.is_some()) {
+            (0..=21, false) => self.begin(),
+            (0..=5, true) => self.poll(),
+            (6..=15, true) => self.run_on(),
+            (16..=21, true) => {
                 let which = world.below(8);
                 self.let_through(which);
             }
-            (14, _) => self.push(QueueKind::Steering),
-            (15, _) => self.push(QueueKind::FollowUp),
-            (16, _) => self.abort(),
-            (17, _) => self.drop_run(),
-            (18, _) => self.agent.stop_after_turn(),
-            (19, _) => self.recall(),
-            (20, _) => self.clear(),
-            (21, _) => self.set(),
-            (22, _) => self.be_refused(),
+            (22, _) => self.push(QueueKind::Steering),
+            (23, _) => self.push(QueueKind::FollowUp),
+            (24, _) => self.abort(),
+            (25, _) => self.drop_run(),
+            (26, _) => self.agent.stop_after_turn(),
+            (27, _) => self.recall(),
+            (28, _) => self.clear(),
+            (29, _) => self.set(),
+            (30, _) => self.be_refused(),
             _ => {
                 let reporter = world.lock().reporters.last().cloned();
                 if let Some(cx) = reporter {
@@ -478,11 +480,11 @@ fn subscribe(world: &World, agent: &Agent) {
 /// What a listener does.
 fn act(world: &World, cx: &ListenerContext<'_>) -> Result<(), BoxError> {
     let agent = cx.agent();
-    match world.below(32) {
-        22 => agent.set_queue_mode(world.pick(&KINDS), world.pick(&[QueueMode::OneAtATime, QueueMode::All])),
-        23 | 24 => push(world, &agent, QueueKind::Steering),
-        25 | 26 => push(world, &agent, QueueKind::FollowUp),
-        27 => {
+    match world.below(64) {
+        54 => agent.set_queue_mode(world.pick(&KINDS), world.pick(&[QueueMode::OneAtATime, QueueMode::All])),
+        55 | 56 => push(world, &agent, QueueKind::Steering),
+        57 | 58 => push(world, &agent, QueueKind::FollowUp),
+        59 => {
             let waited = poll_once(pin!(agent.wait_for_idle()));
             world.check(matches!(waited, Poll::Ready(Err(WaitInsideListener { .. }))), || {
                 "a listener waits for itself".into()
@@ -490,13 +492,13 @@ fn act(world: &World, cx: &ListenerContext<'_>) -> Result<(), BoxError> {
             let prompted = agent.prompt("no").map(|_| ());
             world.check(prompted == Err(StartError::Busy), || "a second run".into());
         }
-        28 => agent.stop_after_turn(),
-        29 => abort(world, &agent),
-        30 => {
+        60 => agent.stop_after_turn(),
+        61 => abort(world, &agent),
+        62 => {
             world.lock().listener_failures += 1;
             return Err("failed".into());
         }
-        31 => {
+        63 => {
             world.lock().listener_failures += 1;
             planted();
         }
@@ -506,6 +508,10 @@ fn act(world: &World, cx: &ListenerContext<'_>) -> Result<(), BoxError> {
 }
 
 fn push(world: &World, agent: &Agent, kind: QueueKind) {
+    // A turn for each of many would show nothing new.
+    if world.lock().watch.texts(kind).len() == ENOUGH {
+        return;
+    }
     let text = world.lock().watch.next_text(kind);
     let queued = match kind {
         QueueKind::Steering => agent.steer(&text),
