@@ -15,7 +15,7 @@ use futures_core::Stream;
 use turnstate::machine::ExecutionMode;
 use turnstate::{
     Agent, AgentEvent, BoxError, Delivery, ListenerContext, Message, QueueKind, QueueMode, Run, RunEnd, StartError,
-    StopReason, Tool, Transcript, WaitInsideListener,
+    StopReason, Tool, ToolContext, Transcript, WaitInsideListener,
 };
 
 use crate::words;
@@ -347,6 +347,8 @@ impl Play {
         assert!(agent.pending_tool_calls().is_empty(), "I3: a call is pending");
         assert_eq!(world.alive(), 0, "work goes on");
         let mut inner = world.lock();
+        let mut reporters = inner.reporters.iter();
+        assert!(reporters.all(ToolContext::is_cancelled), "a token is not cancelled");
         let line = inner.watch.line();
         assert!(
             same(inner.watch.fold.transcript(), &agent.transcript()),
