@@ -16,7 +16,7 @@ pub fn arguments(data: &[u8]) {
             // A prefix of a command is a different command.
             let cut = text.floor_char_boundary(usize::from(*cut));
             let (head, tail) = text.split_at(cut);
-            if !is_blank(tail) && !is_blank(head) {
+            if !tail.trim().is_empty() && !is_blank(head) {
                 assert!(parse_arguments(head).is_err(), "{head:?} of {text:?}");
             }
         }
@@ -31,10 +31,10 @@ fn expected(
     text: &str,
     strict: &Result<Map<String, Value>, ArgumentsError>,
 ) -> Result<Map<String, Value>, ArgumentsError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if is_blank(text) {
         return Ok(Map::new());
     }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(object)) => {
             // In the same order, too.
@@ -56,8 +56,9 @@ fn expected(
     }
 }
 
+/// Whether it says nothing. A byte order mark may stand before it, but not two.
 fn is_blank(text: &str) -> bool {
-    text.trim_start_matches('\u{feff}').trim().is_empty()
+    text.strip_prefix('\u{feff}').unwrap_or(text).trim().is_empty()
 }
 
 /// The text with all its strings empty; an open one stays open.
