@@ -57,7 +57,8 @@ fn debug_shows_what_it_is_and_no_key() {
         let shown = format!("{cx:?}");
         assert!(shown.starts_with("ListenerContext"), "{shown}");
     });
-    let run = agent.prompt("go").unwrap();
+    let mut run = agent.prompt("go").unwrap();
+    assert!(run.next().now_or_never().is_some(), "the listener is told");
     let config = || {
         let mut config = LoopConfig::<Message>::new("m");
         config.plan.options = Arc::new(options());
@@ -87,7 +88,7 @@ fn debug_shows_what_it_is_and_no_key() {
         ),
         (
             format!("{:?}", agent_loop(prompt, config(), model, ()).unwrap()),
-            "AgentLoop { work: ",
+            r#"AgentLoop { work: "awaiting steering""#,
         ),
     ] {
         assert!(shown.starts_with(expected), "{shown}");
@@ -138,6 +139,35 @@ fn a_result_is_the_outcome_unless_the_run_failed_or_was_aborted() {
     assert!(matches!(aborted, RunError::Aborted(_)));
     assert_eq!(aborted.outcome().end, RunEnd::Aborted);
     assert_eq!(aborted.to_string(), "the run was aborted");
+}
+
+/// Debug of a loop says what it is doing.
+#[test]
+fn a_loop_shows_where_it_stands() {
+    let model = ScriptedModel::new().call("noop", json!({})).text("hi");
+    let mut config = LoopConfig::<Message>::new("m");
+    config.plan.tools = [noop()].into();
+    let prompt = vec![Arc::new(Message::user("go"))];
+    let mut run = Box::pin(agent_loop(prompt, config, model, ()).unwrap());
+    let mut shown = vec![format!("{run:?}")];
+    while run.next().now_or_never().unwrap().is_some() {
+        shown.push(format!("{run:?}"));
+    }
+    shown.push(format!("{run:?}"));
+    shown.dedup();
+    let turn = ["streaming", "turn end"];
+    let expected = [
+        "awaiting steering",
+        "streaming",
+        "executing tools",
+        "turn end",
+        "requesting",
+    ];
+    let expected = expected.iter().chain(&turn).chain(&["over"]);
+    let expected: Vec<_> = expected
+        .map(|work| format!("AgentLoop {{ work: \"{work}\", .. }}"))
+        .collect();
+    assert_eq!(shown, expected);
 }
 
 /// The loop's own token aborts it, and a loop that is over says so.

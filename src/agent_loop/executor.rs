@@ -1,6 +1,5 @@
 //! Running the tool calls of a batch side by side.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -231,13 +230,5 @@ impl<M, H, S> Task<M, H, S> {
     fn enter(&mut self, stage: Stage) {
         let left = std::mem::replace(&mut self.stage, stage);
         let _ = catch(|| drop(left));
-    }
-}
-
-impl<M, H, S> fmt::Debug for Executor<M, H, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor")
-            .field("running", &self.tasks.len())
-            .finish_non_exhaustive()
     }
 }
