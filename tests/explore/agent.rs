@@ -84,6 +84,8 @@ pub(crate) struct AgentWorld {
     turn: Vec<String>,
     /// What had been asked of model and tools when the run was aborted or dropped.
     asked: Option<(usize, usize)>,
+    /// How many messages from the queues had begun by then.
+    begun: usize,
     marks: Vec<String>,
 }
 
@@ -109,6 +111,7 @@ impl AgentWorld {
             pushed: Pushed::default(),
             turn: Vec::new(),
             asked: None,
+            begun: 0,
             marks: Vec::new(),
         };
         let begun = world.begin(Start::Prompt);
@@ -223,8 +226,21 @@ impl AgentWorld {
         pairing(transcript.iter().map(|message| &**message)).map_err(|wrong| format!("I3: {wrong}"))
     }
 
+    /// How many messages from the queues are in the transcript.
+    fn entered(&self) -> usize {
+        let transcript = self.agent.transcript();
+        transcript
+            .iter()
+            .filter(|message| self.pushed.contains(message))
+            .count()
+    }
+
     fn stop(&mut self, mark: &str) {
-        self.asked = self.asked.or(Some(self.stage.asked()));
+        if self.asked.is_none() {
+            self.asked = Some(self.stage.asked());
+            let begun = |told: Arc<Message>| self.pushed.contains(&told);
+            self.begun = self.entered() + usize::from(self.agent.streaming_message().is_some_and(begun));
+        }
         let turn = self.turn.last().map_or("", String::as_str);
         let place = turn.split(['(', '[', ' ']).next().unwrap_or_default();
         self.marks.push(format!("{mark} after {place}"));
@@ -234,6 +250,7 @@ impl AgentWorld {
         let polled = self.turn.len() > 1 || self.turn.first().is_some_and(|turn| !turn.contains("with"));
         self.stop("drop");
         self.run = None;
+        self.heard.check(&self.agent)?;
         ensure(
             self.heard.is_between_runs() || !polled,
             "I1: a dropped run does not tell its end",
@@ -323,6 +340,10 @@ impl World for AgentWorld {
             ensure(
                 self.stage.asked() == asked,
                 "I6: something is asked for after the abort",
+            )?;
+            ensure(
+                self.entered() <= self.begun,
+                "I6: a queued message enters an aborted run",
             )?;
         }
         if self.run.is_some() {
