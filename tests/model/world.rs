@@ -21,6 +21,9 @@ use crate::robust_support::watch::Watch;
 use crate::said;
 use crate::script::{Command, FALLBACK, Hook, Item, Op, Script, Setup, Start, TOOLS, Trouble, spell};
 
+/// More steps than any script makes.
+const ENDLESS: usize = 10_000;
+
 /// What was told, done and begun, in order.
 type Told = Arc<Mutex<Vec<String>>>;
 
@@ -122,6 +125,9 @@ impl World {
         let (mut step, mut counted) = (0, None);
         self.outside(&mut run, ops, step);
         while let Some(running) = &mut run {
+            if step > ENDLESS {
+                return Err("the run does not end (I2)".into());
+            }
             let polled = if woken() {
                 flag.0.store(false, Ordering::SeqCst);
                 Pin::new(running).poll_next(&mut Context::from_waker(&waker))
