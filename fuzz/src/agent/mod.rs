@@ -2,6 +2,7 @@
 //! what is done to the agent meanwhile is decided by the input. No runtime, no threads, no time.
 
 mod foreign;
+mod listeners;
 mod watch;
 mod world;
 
@@ -14,14 +15,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use futures_core::Stream;
 use turnstate::machine::ExecutionMode;
 use turnstate::{
-    Agent, AgentEvent, BoxError, Delivery, ListenerContext, Message, QueueKind, QueueMode, Run, RunEnd, StartError,
-    StopReason, Tool, ToolContext, Transcript, WaitInsideListener,
+    Agent, AgentEvent, Message, QueueKind, QueueMode, Run, RunEnd, StartError, StopReason, Tool, ToolContext,
+    Transcript, WaitInsideListener,
 };
 
 use crate::words;
 use foreign::{Model, ScriptHooks, ScriptTool};
 use watch::{KINDS, same};
-use world::{World, planted};
+use world::World;
 
 /// The bytes of an input that count.
 const TAPE: usize = 2_000;
@@ -104,7 +105,7 @@ impl Play {
         }
         let agent = builder.build();
         world.lock().watch.fold.set_transcript(transcript);
-        subscribe(&world, &agent);
+        listeners::subscribe(&world, &agent);
         Self {
             world,
             agent,
@@ -285,11 +286,11 @@ impl Play {
     }
 
     fn push(&mut self, kind: QueueKind) {
-        push(&self.world, &self.agent, kind);
+        listeners::push(&self.world, &self.agent, kind);
     }
 
     fn abort(&mut self) {
-        abort(&self.world, &self.agent);
+        listeners::abort(&self.world, &self.agent);
         let is_woken = self.run.is_none() || self.is_woken();
         let inner = self.world.lock();
         assert!(
@@ -449,88 +450,6 @@ impl Play {
         self.check();
         assert!(self.world.lock().requests > before, "the last run did nothing");
     }
-}
-
-/// Subscribes who watches, and others by the tape.
-fn subscribe(world: &World, agent: &Agent) {
-    let watcher = world.clone();
-    agent.subscribe(move |event, cx| {
-        let mut inner = watcher.lock();
-        let aborted = inner.aborted;
-        let wrong = inner.watch.hear(event, cx, aborted);
-        drop(inner);
-        if let Some(wrong) = wrong {
-            watcher.wrong(wrong);
-        }
-    });
-    if world.once_in(2) {
-        let world = world.clone();
-        agent.subscribe(move |_, cx| act(&world, cx));
-    }
-    if world.once_in(4) {
-        let world = world.clone();
-        agent.subscribe_async(move |_, _| {
-            let (life, world) = (world.hold(), world.clone());
-            async move {
-                let _life = life;
-                world.misbehave(|| world.lock().listener_failures += 1).await
-            }
-        });
-    }
-}
-
-/// What a listener does.
-fn act(world: &World, cx: &ListenerContext<'_>) -> Result<(), BoxError> {
-    let agent = cx.agent();
-    match world.below(64) {
-        54 => agent.set_queue_mode(world.pick(&KINDS), world.pick(&[QueueMode::OneAtATime, QueueMode::All])),
-        55 | 56 => push(world, &agent, QueueKind::Steering),
-        57 | 58 => push(world, &agent, QueueKind::FollowUp),
-        59 => {
-            let waited = poll_once(pin!(agent.wait_for_idle()));
-            world.check(matches!(waited, Poll::Ready(Err(WaitInsideListener { .. }))), || {
-                "a listener waits for itself".into()
-            });
-            let prompted = agent.prompt("no").map(|_| ());
-            world.check(prompted == Err(StartError::Busy), || "a second run".into());
-        }
-        60 => agent.stop_after_turn(),
-        61 => abort(world, &agent),
-        62 => {
-            world.lock().listener_failures += 1;
-            return Err("failed".into());
-        }
-        63 => {
-            world.lock().listener_failures += 1;
-            planted();
-        }
-        _ => {}
-    }
-    Ok(())
-}
-
-fn push(world: &World, agent: &Agent, kind: QueueKind) {
-    // A turn for each of many would show nothing new.
-    if world.lock().watch.texts(kind).len() == ENOUGH {
-        return;
-    }
-    let text = world.lock().watch.next_text(kind);
-    let queued = match kind {
-        QueueKind::Steering => agent.steer(&text),
-        QueueKind::FollowUp => agent.follow_up(&text),
-    };
-    let mut inner = world.lock();
-    inner.watch.pushed(kind, text, queued);
-    let is_late = inner.aborted || !agent.is_streaming();
-    drop(inner);
-    world.check(!is_late || queued.delivery == Delivery::NextRun, || {
-        "I4: promised to a run that is over".into()
-    });
-}
-
-fn abort(world: &World, agent: &Agent) {
-    world.lock().aborted = agent.is_streaming();
-    agent.abort();
 }
 
 /// What an agent may begin with; some of it no run leaves behind.
