@@ -35,6 +35,8 @@ fn error(text: impl Into<String>) -> Outcome {
 #[derive(Debug, Clone)]
 enum Do {
     Begin,
+    /// Aborts the run itself.
+    Abort,
     Wait,
     Report,
     /// Waits until the run is aborted.
@@ -217,6 +219,15 @@ impl Flat<'_> {
             let acts = &mut batch.running[place].1;
             let act = if acts.is_empty() { Do::Never } else { acts.remove(0) };
             let outcome = match act {
+                // Nothing begins after an abort (I6).
+                Do::Begin if self.run.aborted => {
+                    self.rare("a call that an abort keeps from its begin");
+                    return Some(error("Operation aborted"));
+                }
+                Do::Abort => {
+                    self.abort();
+                    continue;
+                }
                 Do::Begin => {
                     self.told.push(format!("{} begins", batch.calls[index].name));
                     continue;
@@ -326,6 +337,7 @@ fn acts(name: &str, n: Argument) -> Vec<Do> {
         ],
         "deaf" => vec![Do::Report, Do::Never],
         "polite" => vec![Do::Listen, Do::End(ok("gave up"))],
+        "quits" => vec![Do::Abort, done],
         "solo" => vec![Do::Wait, Do::Wait, done],
         // "slow" and "late"
         _ => vec![Do::Wait, done],

@@ -45,7 +45,8 @@ thread_local! {
 }
 
 /// What is rare must have happened at least so often in 4,000 scripts: about half as often as it did when this was written.
-const RARE: [(&str, usize); 43] = [
+const RARE: [(&str, usize); 45] = [
+    ("a call that an abort keeps from its begin", 5),
     ("a delta of no block", 290),
     ("a hang that an abort ended", 85),
     ("a hook that never ends", 10),
@@ -81,6 +82,7 @@ const RARE: [(&str, usize); 43] = [
     ("panics", 30),
     ("patch", 15),
     ("queued after an abort", 60),
+    ("quits", 30),
     ("retry", 140),
     ("rewrite", 15),
     ("solo", 30),

@@ -118,8 +118,8 @@ pub(crate) enum Item {
 }
 
 /// What the names of the tools make them do.
-pub(crate) const TOOLS: [&str; 11] = [
-    "instant", "slow", "chatty", "fails", "panics", "enough", "deaf", "polite", "solo", "late", "nobody",
+pub(crate) const TOOLS: [&str; 12] = [
+    "instant", "slow", "chatty", "fails", "panics", "enough", "deaf", "polite", "solo", "late", "quits", "nobody",
 ];
 
 /// What the ids of calls make the hooks do. Ids repeat, and may be empty.

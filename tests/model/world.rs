@@ -37,6 +37,8 @@ pub(crate) struct World {
     gate: Gate,
     picks: std::iter::Cycle<std::vec::IntoIter<u8>>,
     queued: Vec<QueueId>,
+    /// The agent, for a tool of its own.
+    itself: Arc<Mutex<Option<Agent>>>,
     late: Arc<Mutex<Vec<ToolContext>>>,
     /// How often tools reported when they were over.
     pub(crate) late_updates: usize,
@@ -55,6 +57,7 @@ impl World {
         let Setup { hooks, trouble, .. } = script.setup;
         let (gate, late, requests): (Gate, Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
         let told = Told::default();
+        let itself: Arc<Mutex<Option<Agent>>> = Arc::default();
         let model = Model {
             gate: gate.clone(),
             answers: Mutex::new(script.answers.clone().into()),
@@ -67,7 +70,7 @@ impl World {
             .steering_mode(mode(script.setup.steering_all))
             .follow_up_mode(mode(script.setup.follow_up_all));
         for name in TOOLS.into_iter().filter(|name| *name != "nobody") {
-            builder = builder.tool(tool(name, &gate, &late, &told));
+            builder = builder.tool(tool(name, &gate, &late, &told, &itself));
         }
         if let Some(most) = script.setup.max_concurrent.and_then(NonZeroUsize::new) {
             builder = builder.max_concurrent_tools(most);
@@ -79,6 +82,7 @@ impl World {
             builder = with_hooks(builder, &gate, trouble);
         }
         let agent = builder.build();
+        *itself.lock().unwrap() = Some(agent.clone());
         let watch = Watch::new(&agent);
         let hears = Arc::clone(&told);
         agent.subscribe(move |event, cx| hears.lock().unwrap().push(said::event(event, cx.partial())));
@@ -94,6 +98,7 @@ impl World {
             gate,
             picks: script.picks.clone().into_iter().cycle(),
             queued: Vec::new(),
+            itself,
             late,
             late_updates: 0,
         }
@@ -272,6 +277,13 @@ impl World {
     }
 }
 
+impl Drop for World {
+    fn drop(&mut self) {
+        // The agent has the tool that has the agent.
+        self.itself.lock().unwrap().take();
+    }
+}
+
 fn name(error: StartError) -> String {
     format!("{error:?}")
 }
@@ -289,17 +301,27 @@ fn plant() -> ! {
     resume_unwind(Box::new("planted"))
 }
 
-fn tool(name: &'static str, gate: &Gate, late: &Arc<Mutex<Vec<ToolContext>>>, told: &Told) -> FnTool {
-    let (gate, late, told) = (gate.clone(), Arc::clone(late), Arc::clone(told));
+fn tool(
+    name: &'static str,
+    gate: &Gate,
+    late: &Arc<Mutex<Vec<ToolContext>>>,
+    told: &Told,
+    itself: &Arc<Mutex<Option<Agent>>>,
+) -> FnTool {
+    let (gate, late, told, itself) = (gate.clone(), Arc::clone(late), Arc::clone(told), Arc::clone(itself));
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let act = move |arguments: Value, cx: ToolContext| {
-        let (gate, late, told) = (gate.clone(), Arc::clone(&late), Arc::clone(&told));
+        let (gate, late, told, itself) = (gate.clone(), Arc::clone(&late), Arc::clone(&told), Arc::clone(&itself));
         async move {
             told.lock().unwrap().push(format!("{name} begins"));
             let n = arguments["n"].as_i64();
             let done = n.map_or_else(|| format!("{name} -"), |n| format!("{name} {n}"));
             match name {
                 "instant" => {}
+                "quits" => {
+                    let agent = itself.lock().unwrap().clone();
+                    agent.expect("the world has its agent").abort();
+                }
                 "chatty" => {
                     cx.progress("so far");
                     gate.pass().await;
