@@ -155,6 +155,8 @@ mod tests {
         updates.close(0);
         first.push("late".into());
         second.push("other".into());
+        second.close();
+        second.push("late".into());
         updates.close(7); // never opened
         assert_eq!(texts(&updates), [(0, "in time".to_owned()), (1, "other".to_owned())]);
     }
