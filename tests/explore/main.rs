@@ -144,7 +144,7 @@ fn explore_agent(scope: agent::Scope) -> Report {
 
 #[test]
 fn agent_with_tools() {
-    for (mode, states) in [(ExecutionMode::Parallel, 2_046), (ExecutionMode::Sequential, 1_394)] {
+    for (mode, states) in [(ExecutionMode::Parallel, 2_042), (ExecutionMode::Sequential, 1_394)] {
         let report = explore_agent(agent::Scope {
             mode,
             calling: 1,
@@ -178,7 +178,7 @@ fn agent_with_tools_and_queues() {
         "drop after xe",
         "delivered",
     ]);
-    assert_eq!(report.states, 10_065);
+    assert_eq!(report.states, 10_011);
 }
 
 #[test]
