@@ -160,8 +160,10 @@ impl World {
                 Poll::Pending => {
                     let told = Some(self.told.lock().unwrap().len());
                     if counted != told {
-                        (step, counted) = (step + 1, told);
+                        step += 1;
                         self.outside(&mut run, ops, step);
+                        // What it noted is no reason to count this wait again.
+                        counted = Some(self.told.lock().unwrap().len());
                         if woken() {
                             continue;
                         }
