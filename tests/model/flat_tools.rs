@@ -157,6 +157,10 @@ impl Flat<'_> {
         }
         match id {
             "block" => Err(error("Tool execution was blocked")),
+            "halt" => Err(Outcome {
+                enough: true,
+                ..error("halted")
+            }),
             "rewrite" => Ok(Some(9)),
             "spoil" => Err(error("invalid")),
             "no" => Err(error("the hook failed")),
@@ -271,6 +275,8 @@ impl Flat<'_> {
                         text: "patched".into(),
                         ..outcome
                     },
+                    "no after" => error("the hook failed"),
+                    "boom after" => error("after_tool_call panicked: planted"),
                     _ => outcome,
                 },
             };

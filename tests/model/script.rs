@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) queued: Vec<bool>,
     /// An async listener waits at each event.
     pub(crate) slow_listener: bool,
+    /// A listener fails or panics at each event, which changes nothing.
+    pub(crate) bad_listener: bool,
     /// There are hooks, and each waits once.
     pub(crate) hooks: bool,
     /// What one of them does the `n`th time it is asked, counted from 0.
@@ -123,7 +125,7 @@ pub(crate) const TOOLS: [&str; 12] = [
 ];
 
 /// What the ids of calls make the hooks do. Ids repeat, and may be empty.
-pub(crate) const IDS: [&str; 11] = [
+pub(crate) const IDS: [&str; 14] = [
     "",
     "x",
     "y",
@@ -135,6 +137,9 @@ pub(crate) const IDS: [&str; 11] = [
     "never",
     "patch",
     "unpatched",
+    "halt",
+    "no after",
+    "boom after",
 ];
 
 /// What the model says when nothing is scripted.
@@ -217,21 +222,24 @@ fn setup() -> impl Strategy<Value = Setup> {
         prop::option::weighted(0.3, 1..4_u32),
         any::<[bool; 2]>(),
         vec(any::<bool>(), 0..4),
-        prop::bool::weighted(0.3),
+        (prop::bool::weighted(0.3), prop::bool::weighted(0.2)),
         prop::bool::weighted(0.6),
         prop::option::weighted(0.2, trouble),
     )
         .prop_map(
-            |(sequential, max_concurrent, max_turns, all, queued, slow_listener, hooks, trouble)| Setup {
-                sequential,
-                max_concurrent,
-                max_turns,
-                steering_all: all[0],
-                follow_up_all: all[1],
-                queued,
-                slow_listener,
-                hooks,
-                trouble,
+            |(sequential, max_concurrent, max_turns, all, queued, (slow_listener, bad_listener), hooks, trouble)| {
+                Setup {
+                    sequential,
+                    max_concurrent,
+                    max_turns,
+                    steering_all: all[0],
+                    follow_up_all: all[1],
+                    queued,
+                    slow_listener,
+                    bad_listener,
+                    hooks,
+                    trouble,
+                }
             },
         )
 }
@@ -296,7 +304,9 @@ fn answer() -> impl Strategy<Value = Vec<Item>> {
         1 => (Just(None), 0..3_usize, any::<bool>()),
         3 => ((0..TOOLS.len(), 0..IDS.len()).prop_map(Some), prop_oneof![1 => Just(0), 1 => Just(1), 6 => Just(2)], any::<bool>()),
     ];
-    let good = (vec(block, 0..4), end).prop_map(|(blocks, end)| {
+    let enough = (Just(Some((5, 1))), Just(2), any::<bool>());
+    let blocks = prop_oneof![7 => vec(block, 0..4), 1 => vec(enough, 1..3)];
+    let good = (blocks, end).prop_map(|(blocks, end)| {
         let (mut items, mut late) = (vec![Item::Start], Vec::new());
         for (index, (call, deltas, ends)) in blocks.into_iter().enumerate() {
             let (begin, more, close) = match call {

@@ -11,12 +11,13 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use futures_core::Stream;
 use serde_json::{Value, json};
 use turnstate::{
-    Agent, AgentBuilder, AssistantEvent, BoxError, CallContext, CallOutcome, CancellationToken, Content, Decision,
-    Delivery, ExecutionMode, FnTool, HookFns, Message, QueueId, QueueKind, QueueMode, Request, ResultPatch, Run,
-    RunEnd, StartError, StreamFn, ToolContext, ToolResult, json_tool,
+    Agent, AgentBuilder, AgentEvent, AssistantEvent, BoxError, CallContext, CallOutcome, CancellationToken, Content,
+    Decision, Delivery, ExecutionMode, FnTool, HookFns, Message, QueueId, QueueKind, QueueMode, Request, ResultPatch,
+    Run, RunEnd, StartError, StreamFn, ToolContext, ToolResult, json_tool,
 };
 
 use crate::gate::{Gate, Pass};
+use crate::invariants::Ledger;
 use crate::robust_support::watch::Watch;
 use crate::said;
 use crate::script::{Command, FALLBACK, Hook, Item, Op, Script, Setup, Start, TOOLS, Trouble, spell};
@@ -34,11 +35,14 @@ pub(crate) struct World {
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
     /// Checks I1, I5 and I7 event by event.
     pub(crate) watch: Watch,
+    /// Checks the other invariants.
+    pub(crate) ledger: Ledger,
     gate: Gate,
     picks: std::iter::Cycle<std::vec::IntoIter<u8>>,
     queued: Vec<QueueId>,
     /// The agent, for a tool of its own.
     itself: Arc<Mutex<Option<Agent>>>,
+    bad_listener: bool,
     late: Arc<Mutex<Vec<ToolContext>>>,
     /// How often tools reported when they were over.
     pub(crate) late_updates: usize,
@@ -56,12 +60,13 @@ impl World {
     pub(crate) fn new(script: &Script) -> Self {
         let Setup { hooks, trouble, .. } = script.setup;
         let (gate, late, requests): (Gate, Arc<Mutex<Vec<_>>>, Arc<Mutex<Vec<_>>>) = Default::default();
-        let told = Told::default();
+        let (told, ledger) = (Told::default(), Ledger::default());
         let itself: Arc<Mutex<Option<Agent>>> = Arc::default();
         let model = Model {
             gate: gate.clone(),
             answers: Mutex::new(script.answers.clone().into()),
             requests: Arc::clone(&requests),
+            ledger: ledger.clone(),
         };
         let mode = |all| if all { QueueMode::All } else { QueueMode::OneAtATime };
         let mut builder = Agent::builder("scripted-1", model)
@@ -70,7 +75,7 @@ impl World {
             .steering_mode(mode(script.setup.steering_all))
             .follow_up_mode(mode(script.setup.follow_up_all));
         for name in TOOLS.into_iter().filter(|name| *name != "nobody") {
-            builder = builder.tool(tool(name, &gate, &late, &told, &itself));
+            builder = builder.tool(tool(name, &gate, &late, &told, &ledger, &itself));
         }
         if let Some(most) = script.setup.max_concurrent.and_then(NonZeroUsize::new) {
             builder = builder.max_concurrent_tools(most);
@@ -84,6 +89,13 @@ impl World {
         let agent = builder.build();
         *itself.lock().unwrap() = Some(agent.clone());
         let watch = Watch::new(&agent);
+        ledger.listen(&agent);
+        if script.setup.bad_listener {
+            agent.subscribe(|event, _| match event {
+                AgentEvent::MessageEnd { .. } => plant(),
+                _ => Err(BoxError::from("the listener failed")),
+            });
+        }
         let hears = Arc::clone(&told);
         agent.subscribe(move |event, cx| hears.lock().unwrap().push(said::event(event, cx.partial())));
         if script.setup.slow_listener {
@@ -95,10 +107,12 @@ impl World {
             told,
             requests,
             watch,
+            ledger,
             gate,
             picks: script.picks.clone().into_iter().cycle(),
             queued: Vec::new(),
             itself,
+            bad_listener: script.setup.bad_listener,
             late,
             late_updates: 0,
         }
@@ -106,8 +120,12 @@ impl World {
 
     /// Does a command, and says how the run ended; nothing if there was none. An error is a hang or a lost wake-up.
     pub(crate) fn command(&mut self, command: &Command) -> Result<Result<Option<&'static str>, String>, String> {
+        self.ledger.begin();
         let begun = match command.start {
-            Start::Reset => return Ok(self.agent.reset().map(|()| None).map_err(name)),
+            Start::Reset => {
+                self.ledger.reset();
+                return Ok(self.agent.reset().map(|()| None).map_err(name));
+            }
             Start::Prompt(count) => {
                 let prompts = (0..count).map(|n| Message::user(format!("prompt {n}")));
                 self.agent.prompt(prompts.collect::<Vec<_>>())
@@ -145,6 +163,9 @@ impl World {
                     let Poll::Ready(outcome) = outcome.poll(&mut Context::from_waker(Waker::noop())) else {
                         return Err("no outcome of a run that is over".into());
                     };
+                    if outcome.listener_errors.is_empty() == self.bad_listener {
+                        return Err(format!("a listener failed: {:?}", outcome.listener_errors));
+                    }
                     return Ok(Some(match outcome.end {
                         RunEnd::Completed => "completed",
                         RunEnd::Terminated => "terminated",
@@ -165,8 +186,10 @@ impl World {
                 Poll::Pending => {
                     let told = Some(self.told.lock().unwrap().len());
                     if counted != told {
-                        (step, counted) = (step + 1, told);
+                        step += 1;
                         self.outside(&mut run, ops, step);
+                        // What it noted is no reason to count this wait again.
+                        counted = Some(self.told.lock().unwrap().len());
                         if woken() {
                             continue;
                         }
@@ -180,6 +203,7 @@ impl World {
                     }
                     counted = None;
                     if self.gate.is_empty() {
+                        self.ledger.aborted();
                         self.agent.abort();
                     } else {
                         self.gate.pick(self.picks.next().unwrap_or_default());
@@ -195,18 +219,24 @@ impl World {
     }
 
     pub(crate) fn queue(&mut self, steering: bool) {
-        let text = Message::user(format!("queued {}", self.queued.len()));
-        let queued = if steering {
-            self.agent.steer(text)
+        let text = format!("queued {}", self.queued.len());
+        let (kind, queued) = if steering {
+            (QueueKind::Steering, self.agent.steer(&text))
         } else {
-            self.agent.follow_up(text)
+            (QueueKind::FollowUp, self.agent.follow_up(&text))
         };
         self.queued.push(queued.id);
+        self.ledger.queued(kind, text, queued.delivery);
         self.note(if queued.delivery == Delivery::ThisRun {
             "for this run"
         } else {
             "for the next run"
         });
+    }
+
+    fn take_back(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
+        let taken = self.ledger.taken_back(messages);
+        self.note(&format!("took back {taken}"));
     }
 
     /// Notes what an operation on the queues gave, and what they hold then.
@@ -226,23 +256,20 @@ impl World {
                 Op::FollowUp => self.queue(false),
                 Op::Recall(which) => {
                     if let Some(id) = self.queued.get(usize::from(which) % self.queued.len().max(1)) {
-                        let recalled = usize::from(agent.recall(*id).is_some());
-                        self.note(&format!("took back {recalled}"));
+                        self.take_back(agent.recall(*id));
                     }
                 }
-                Op::ClearSteering => {
-                    let cleared = agent.clear_queue(QueueKind::Steering).len();
-                    self.note(&format!("took back {cleared}"));
-                }
-                Op::ClearFollowUps => {
-                    let cleared = agent.clear_queue(QueueKind::FollowUp).len();
-                    self.note(&format!("took back {cleared}"));
-                }
+                Op::ClearSteering => self.take_back(agent.clear_queue(QueueKind::Steering)),
+                Op::ClearFollowUps => self.take_back(agent.clear_queue(QueueKind::FollowUp)),
                 Op::SteeringMode(all) => agent.set_queue_mode(QueueKind::Steering, mode(all)),
                 Op::FollowUpMode(all) => agent.set_queue_mode(QueueKind::FollowUp, mode(all)),
                 Op::ExecutionMode(sequential) => agent.set_execution_mode(execution_mode(sequential)),
-                Op::Abort => agent.abort(),
+                Op::Abort => {
+                    self.ledger.aborted();
+                    agent.abort();
+                }
                 Op::Drop => {
+                    self.ledger.aborted();
                     *run = None;
                     return;
                 }
@@ -306,13 +333,17 @@ fn tool(
     gate: &Gate,
     late: &Arc<Mutex<Vec<ToolContext>>>,
     told: &Told,
+    ledger: &Ledger,
     itself: &Arc<Mutex<Option<Agent>>>,
 ) -> FnTool {
-    let (gate, late, told, itself) = (gate.clone(), Arc::clone(late), Arc::clone(told), Arc::clone(itself));
+    let (gate, late, told) = (gate.clone(), Arc::clone(late), Arc::clone(told));
+    let (ledger, itself) = (ledger.clone(), Arc::clone(itself));
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let act = move |arguments: Value, cx: ToolContext| {
-        let (gate, late, told, itself) = (gate.clone(), Arc::clone(&late), Arc::clone(&told), Arc::clone(&itself));
+        let (gate, late, told) = (gate.clone(), Arc::clone(&late), Arc::clone(&told));
+        let (ledger, itself) = (ledger.clone(), Arc::clone(&itself));
         async move {
+            ledger.tool_begins(name);
             told.lock().unwrap().push(format!("{name} begins"));
             let n = arguments["n"].as_i64();
             let done = n.map_or_else(|| format!("{name} -"), |n| format!("{name} {n}"));
@@ -321,6 +352,7 @@ fn tool(
                 "quits" => {
                     let agent = itself.lock().unwrap().clone();
                     agent.expect("the world has its agent").abort();
+                    ledger.aborted();
                 }
                 "chatty" => {
                     cx.progress("so far");
@@ -416,6 +448,10 @@ fn with_hooks(builder: AgentBuilder, gate: &Gate, trouble: Option<(Hook, usize, 
                         reason: None,
                         terminate: None,
                     },
+                    "halt" => Decision::Block {
+                        reason: Some("halted".into()),
+                        terminate: Some(true),
+                    },
                     "rewrite" => Decision::Replace(json!({"n": 9})),
                     "spoil" => Decision::Replace(json!({"n": "nine"})),
                     "no" => return Err("the hook failed".into()),
@@ -433,10 +469,12 @@ fn with_hooks(builder: AgentBuilder, gate: &Gate, trouble: Option<(Hook, usize, 
                     std::future::pending::<()>().await;
                 }
                 pass.await;
-                if id == "patch" {
-                    return ResultPatch::keep().content(vec![Content::text("patched")]);
+                match id {
+                    "patch" => Ok(ResultPatch::keep().content(vec![Content::text("patched")])),
+                    "no after" => Err(BoxError::from("the hook failed")),
+                    "boom after" => plant(),
+                    _ => Ok(ResultPatch::keep()),
                 }
-                ResultPatch::keep()
             }
         });
     builder.hooks(hooks)
@@ -447,6 +485,7 @@ struct Model {
     gate: Gate,
     answers: Mutex<VecDeque<Vec<Item>>>,
     requests: Arc<Mutex<Vec<String>>>,
+    ledger: Ledger,
 }
 
 struct Answer {
@@ -460,6 +499,7 @@ impl StreamFn for Model {
     type Stream = Answer;
 
     fn stream(&self, request: Request, _cancel: CancellationToken) -> Answer {
+        self.ledger.requested(&request);
         let sent = said::messages(request.messages.iter().map(|message| &**message));
         self.requests.lock().unwrap().push(sent);
         let items = self.answers.lock().unwrap().pop_front();
