@@ -5,7 +5,7 @@
 mod fuzz;
 
 // As the shared files name them.
-use fuzz::{invariants, rules, words};
+use fuzz::{driver, invariants, phase, rules, tape, words};
 
 use std::cell::Cell;
 use std::fs;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use turnstate::schema::ArgumentsSchema;
 
+use super::integral::integral;
 use super::tape::Tape;
 
 /// A JSON text `[schema, arguments]`, or else a tape by which both are made.
@@ -47,25 +48,6 @@ fn check(schema: &Value, value: &Value) -> ArgumentsSchema {
         }
     }
     compiled
-}
-
-/// The value with its integral floats as integers: as such they are given.
-fn integral(value: &Value) -> Value {
-    match value {
-        Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().filter(|float| float.fract() == 0.0);
-            let text = float.map(|float| format!("{float:.0}")).unwrap_or_default();
-            let unsigned = text.parse::<u64>().map(Value::from);
-            let integer = unsigned.or_else(|_| text.parse::<i64>().map(Value::from));
-            integer.unwrap_or_else(|_| value.clone())
-        }
-        Value::Array(items) => items.iter().map(integral).collect(),
-        Value::Object(entries) => entries
-            .iter()
-            .map(|(key, value)| (key.clone(), integral(value)))
-            .collect(),
-        _ => value.clone(),
-    }
 }
 
 const SCALARS: &[&str] = &[

@@ -13,8 +13,8 @@ pub(super) fn convert(value: &Value, wanted: &str) -> Option<Value> {
     }
 }
 
-/// Whether `value` is of JSON Schema's type `wanted`, if it is one that something could be turned into.
-pub(super) fn is_of_type(value: &Value, wanted: &str) -> bool {
+/// Whether `value` is of the type `wanted` already; no for a type that [`convert`] does not make.
+pub(super) fn is_already(value: &Value, wanted: &str) -> bool {
     match wanted {
         "boolean" => value.is_boolean(),
         "number" => value.is_number(),

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use turnstate::machine::{
-    AfterAnswer, AfterFollowUp, AfterSteering, AfterTurn, AnswerEnd, AtLimit, AwaitingSteering, Ended, ExecutingTools,
-    ExecutionMode, FollowUp, Limits, PreflightCall, Requesting, RunningCall, Streaming, ToolAction, TurnEnd,
+    AfterAnswer, AfterFollowUp, AfterSteering, AfterTurn, AnswerEnd, AwaitingSteering, ExecutingTools, ExecutionMode,
+    Limits, PreflightCall, Requesting, RunningCall, Streaming, ToolAction,
 };
 use turnstate::{
     AgentEvent, AgentState, AssistantEvent, DoneReason, Lease, Message, Model, QueueKind, QueueMode, Queues, RunTicket,
@@ -14,6 +14,7 @@ use turnstate::{
 };
 
 use crate::explorer::{World, ensure};
+use crate::phase::{Phase, in_phase};
 use crate::pushed::{KINDS, Pushed, outline};
 use crate::rules::{Nesting, sendable};
 use crate::words::{calls_then, no_arguments, text, user, word};
@@ -64,32 +65,6 @@ pub(crate) enum Move {
     /// What still runs after an abort is given up.
     GiveUp,
     Stop(bool),
-}
-
-enum Phase {
-    AwaitingSteering(AwaitingSteering<Message>),
-    Requesting(Requesting<Message>),
-    Streaming(Box<Streaming<Message>>),
-    ExecutingTools(Box<ExecutingTools<Message>>),
-    TurnEnd(TurnEnd<Message>),
-    AtLimit(AtLimit<Message>),
-    FollowUp(FollowUp<Message>),
-    Ended(Ended<Message>),
-}
-
-macro_rules! in_phase {
-    ($phase:expr, $state:ident => $body:expr) => {
-        match $phase {
-            Phase::AwaitingSteering($state) => $body,
-            Phase::Requesting($state) => $body,
-            Phase::Streaming($state) => $body,
-            Phase::ExecutingTools($state) => $body,
-            Phase::TurnEnd($state) => $body,
-            Phase::AtLimit($state) => $body,
-            Phase::FollowUp($state) => $body,
-            Phase::Ended($state) => $body,
-        }
-    };
 }
 
 impl Phase {

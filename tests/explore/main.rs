@@ -14,6 +14,8 @@ mod agent;
 mod explorer;
 mod listening;
 mod machine;
+#[path = "../machine/phase.rs"]
+mod phase;
 mod pushed;
 mod queues;
 #[path = "../cases/rules.rs"]

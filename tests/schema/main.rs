@@ -8,6 +8,8 @@ mod coercion;
 mod errors;
 #[cfg(feature = "jsonschema")]
 mod hostile;
+#[cfg(feature = "jsonschema")]
+mod integral;
 #[cfg(not(feature = "jsonschema"))]
 mod off;
 #[cfg(feature = "jsonschema")]

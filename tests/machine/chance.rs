@@ -1,4 +1,5 @@
-//! Any driver, any answers, an abort anywhere: [`drive`] checks I1, I2, I3, I5, I6 and I7; here the queues are real (I4).
+//! Any driver, any answers, an abort anywhere: [`drive`] checks I1, I2, I3, I5, I6 and I7 on the way; here the queues are
+//! real, so that I4 is checked too. For the property, and for the fuzz target `machine`.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -10,11 +11,12 @@ use turnstate::{
     RunTicket, ToolResult, Transcript,
 };
 
-use super::driver::{Progress, World, drive};
-use super::tape::Tape;
-use super::words::{names, user};
+use crate::driver::{Progress, World, drive};
+use crate::invariants::paired;
+use crate::tape::Tape;
+use crate::words::{names, user};
 
-/// Decides everything by the bytes of a tape; at its end the answer is always 0, which lets the run end.
+/// Decides everything by a tape, at whose end the answer is always 0, which lets the run end.
 struct Chance<'a> {
     tape: Tape<'a>,
     /// One event in so many is not told before the phase is left; 0: all are.
@@ -162,7 +164,7 @@ impl World for Chance<'_> {
         let is_sent = |message: Arc<Message>| transcript.iter().any(|sent| Arc::ptr_eq(sent, &message));
         assert!(self.lag > 0 || taken.all(is_sent), "what was taken is sent (I4)");
         let sent: Vec<_> = transcript.request().iter().cloned().collect();
-        assert_eq!(super::invariants::paired(&sent), Ok(()), "{}", names(&sent));
+        assert_eq!(paired(&sent), Ok(()), "{}", names(&sent));
         self.answer = self.write_answer();
     }
 
@@ -231,8 +233,11 @@ fn nothing_is_lost_or_doubled(chance: Chance<'_>) {
     }
 }
 
-/// The first bytes say how the run begins, the others all that happens.
-pub fn machine(data: &[u8]) {
+/// Plays a run: the first bytes say how it begins, the others all that happens.
+///
+/// # Panics
+/// If something does not hold.
+pub(crate) fn play(data: &[u8]) {
     let mut tape = Tape(data);
     let lag = tape.below(12);
     let limits = NonZeroU32::new(tape.below(6).into()).map_or_else(Limits::default, Limits::max_turns);
