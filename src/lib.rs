@@ -102,6 +102,7 @@
 //! - `schemars`: the functions `tool` and `tool_with`, which take the JSON Schema from a struct.
 //! - `proxy`: a model behind a proxy server, over plain HTTP; with `proxy-rustls` or `proxy-native-tls` over HTTPS.
 //! - `proxy-server`: the proxy server, for any web framework.
+//! - `tokio`: `Retry::tokio`, which waits by tokio's timer. [`Retry`] itself takes any.
 
 // Here and not in the manifest: tests and examples fail by panicking.
 #![warn(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -118,6 +119,7 @@ pub mod proxy;
 pub mod queue;
 pub mod schema;
 pub mod stream_fn;
+mod sync;
 pub mod tool;
 
 #[doc(inline)]
@@ -174,6 +176,12 @@ pub mod docs {
 
     #[doc = include_str!("docs/decisions.md")]
     pub mod decisions {}
+
+    #[doc = include_str!("docs/performance.md")]
+    pub mod performance {}
+
+    #[doc = include_str!("docs/verification.md")]
+    pub mod verification {}
 }
 
 /// Compiles the programs of the README.

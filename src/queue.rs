@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many messages a look at a queue takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

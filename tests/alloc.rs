@@ -21,7 +21,7 @@ use futures_util::stream;
 use serde_json::json;
 use turnstate::{
     Agent, AgentBuilder, AgentEvent, AssistantContent, AssistantEvent, AssistantMessage, CancellationToken, DoneReason,
-    LoopConfig, Message, Request, Response, Run, ScriptedModel, StreamFn, Transcript, agent_loop, json_tool,
+    LoopConfig, Message, Request, Response, Run, ScriptedModel, StreamFn, ToolSet, Transcript, agent_loop, json_tool,
 };
 
 /// The next event; nothing in these tests waits.
@@ -331,6 +331,44 @@ fn looking_at_the_transcript_allocates_nothing() {
     finish(agent.prompt("go").unwrap());
     assert_eq!(of_listener.lock().unwrap().count_total, 0);
     assert_eq!(agent.transcript().len(), LONG + 2);
+}
+
+// --- Many agents
+
+#[test]
+fn an_idle_agent_takes_less_than_4_kib_beside_its_transcript() {
+    const AGENTS: i64 = 100;
+    // Both shared by all, so that they are nobody's.
+    let tools = ToolSet::new().with(json_tool("t", "t", json!({"type": "object"}), async |_, _| "fine"));
+    let model = Arc::new(|_: Request, _: CancellationToken| {
+        stream::iter([
+            AssistantEvent::start(),
+            AssistantEvent::text_start(0),
+            AssistantEvent::text_delta(0, "an answer"),
+            AssistantEvent::done(DoneReason::Stop),
+        ])
+    });
+    let build = || {
+        let agent = Agent::builder("m", Arc::clone(&model)).build();
+        agent.set_tools(tools.clone());
+        agent.subscribe(|_, _| {});
+        agent
+    };
+    let mut agents = Vec::new();
+    let idle = measure(|| agents.extend((0..AGENTS).map(|_| build())));
+    let mut runs = Vec::new();
+    let streaming = measure(|| {
+        runs.extend(agents.iter().map(|agent| {
+            let mut run = agent.prompt("go").unwrap();
+            while !matches!(next(Pin::new(&mut run)), Some(AgentEvent::MessageUpdate { .. })) {}
+            run
+        }));
+    });
+    let [idle, streaming] = [idle, streaming].map(|info| info.bytes_current / AGENTS);
+    println!("an agent: {idle} bytes idle, {streaming} more while an answer streams");
+    assert!(idle < 4 << 10, "{idle}");
+    // No promise, but where it was; an answer of some length is as much.
+    assert!(streaming < 8 << 10, "{streaming}");
 }
 
 // --- Over many runs

@@ -229,6 +229,31 @@ fn a_run_that_is_dropped_last_frees_everything() {
 }
 
 #[test]
+fn an_unsubscribed_listener_is_dropped_by_the_next_event_or_at_once_without_a_run() {
+    let agent = Agent::builder("m", ScriptedModel::new().text("an answer")).build();
+    let listen = || {
+        let held = Arc::new(());
+        let alive = Arc::downgrade(&held);
+        let subscription = agent.subscribe(move |_, _| {
+            std::hint::black_box(&held);
+        });
+        (subscription, alive)
+    };
+    let (first, first_alive) = listen();
+    let (second, second_alive) = listen();
+    let mut run = agent.prompt("go").unwrap();
+    poll_times(&mut run, 1);
+    first.unsubscribe();
+    poll_times(&mut run, 1);
+    assert!(first_alive.upgrade().is_none());
+    assert!(second_alive.upgrade().is_some());
+    while !poll_times(&mut run, 1) {}
+    // The run is still there, but over.
+    second.unsubscribe();
+    assert!(second_alive.upgrade().is_none());
+}
+
+#[test]
 fn a_panic_may_drop_a_run() {
     for polls in [0, 1, 5, 20, 40, 60] {
         let world = World::new(KINDS[0]);

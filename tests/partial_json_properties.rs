@@ -234,4 +234,6 @@ fn c117_the_value_at_the_end_is_exact() {
         arguments.push(char.encode_utf8(&mut [0; 4]), &mut shown);
     }
     assert_eq!(parse_arguments(arguments.text()), Ok(shown));
+    // What the bounds above limit is a count: it misses no byte.
+    assert!(arguments.steps() >= text.len() as u64);
 }

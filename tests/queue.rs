@@ -154,7 +154,7 @@ fn a_message_can_be_recalled_while_it_is_queued() {
 fn what_returns_after_a_clear_is_in_front() {
     let queues = filled();
     let lease = queues.lease(Steering);
-    queues.clear(Steering);
+    assert_eq!(texts(&queues.clear(Steering)), ["s2", "s3"]);
     push(&queues, Steering, "s4");
     drop(lease);
     queues.set_mode(Steering, QueueMode::All);
@@ -221,6 +221,32 @@ fn the_answer_says_who_will_see_the_message() {
     assert!(queues.has_queued());
 }
 
+/// A run that was closed from outside, as by an abort, or came to its limit: it does not count, and gets nothing.
+#[test]
+fn a_closed_run_is_not_active() {
+    let queues = filled();
+    let (aborted, limited) = (queues.open_run(), queues.open_run());
+    queues.close_run(aborted.id());
+    assert_eq!(delivery(&queues), Delivery::ThisRun, "another is active");
+    assert!(aborted.last_look().is_empty());
+    assert!(limited.close_at_limit(), "messages wait");
+    assert_eq!(delivery(&queues), Delivery::NextRun);
+    assert!(limited.last_look().is_empty());
+    assert_eq!(queues.clear(Steering).len() + queues.clear(FollowUp).len(), 7);
+    assert!(!queues.open_run().close_at_limit(), "nothing waits");
+}
+
+/// Messages may be secret; only their number is shown.
+#[test]
+fn debug_shows_no_messages() {
+    let queues = filled();
+    let run = queues.open_run();
+    let lease = run.lease(Steering);
+    assert_eq!(format!("{queues:?}"), "Queues { steering: 3, follow_up: 2, active: 1 }");
+    assert_eq!(format!("{run:?}"), "RunTicket(5)");
+    assert_eq!(format!("{lease:?}"), "Lease { kind: Steering, left: 1, .. }");
+}
+
 /// The last look prefers steering, and what another run has leased is not there for it.
 #[test]
 fn the_last_look_takes_steering_before_follow_ups() {
@@ -247,6 +273,7 @@ fn a_message_for_this_run_is_never_stranded() {
     let promised = AtomicUsize::new(0);
     let done = AtomicBool::new(false);
     let (mut delivered, mut runs, mut looks) = (Vec::new(), 0, 0_usize);
+    let mut first = Some(queues.open_run());
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0..MESSAGES {
@@ -259,9 +286,13 @@ fn a_message_for_this_run_is_never_stranded() {
             }
             done.store(true, Ordering::Release);
         });
-        while !done.load(Ordering::Acquire) {
+        while first.is_some() || !done.load(Ordering::Acquire) {
             runs += 1;
-            let run = queues.open_run();
+            let run = first.take().unwrap_or_else(|| queues.open_run());
+            // However the threads take turns, one run at least is pushed to.
+            while promised.load(Ordering::Acquire) == 0 {
+                thread::yield_now();
+            }
             loop {
                 let mut lease = run.last_look();
                 let Some(message) = lease.messages().pop() else {
@@ -272,6 +303,7 @@ fn a_message_for_this_run_is_never_stranded() {
                 if looks % 5 != 0 {
                     assert!(lease.commit(&message));
                     delivered.push(*message);
+                    assert!(delivered.len() <= MESSAGES, "doubled");
                 }
             }
             assert!(
@@ -280,7 +312,6 @@ fn a_message_for_this_run_is_never_stranded() {
             );
         }
     });
-    assert!(promised.into_inner() > 0, "of {runs} runs none was pushed to");
     queues.set_mode(Steering, QueueMode::All);
     let waiting = queues.peek(Steering).into_iter().map(|number| *number);
     assert!(

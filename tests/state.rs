@@ -192,6 +192,21 @@ fn a_run_begins_settled() {
     }
 }
 
+/// Between runs, and the one before is given back.
+#[test]
+fn the_transcript_can_be_replaced() {
+    let transcript = |texts: &[&str]| -> Transcript<Message> {
+        texts
+            .iter()
+            .map(|text| Arc::new(Message::user(*text)))
+            .collect::<Vec<_>>()
+            .into()
+    };
+    let mut state = AgentState::new(transcript(&["a"]));
+    assert_eq!(state.set_transcript(transcript(&["b", "c"])), transcript(&["a"]));
+    assert_eq!(state.transcript(), &transcript(&["b", "c"]));
+}
+
 /// An update of no message, or one that does not fit, changes nothing.
 #[test]
 fn a_stray_update_changes_nothing() {

@@ -61,7 +61,7 @@ fn names_are_taken_as_they_are_c061() {
     for unknown in ["nope", "T", " t"] {
         assert!(tools.find(unknown).is_none());
     }
-    assert!(ToolSet::new().is_empty());
+    assert!(ToolSet::new().is_empty() && !tools.is_empty());
     assert!(ToolSet::new().find("").is_none());
 }
 
@@ -109,6 +109,38 @@ fn shared_tools_stay_shared() {
     assert_eq!(entry.tool().label(), "Tee");
     assert_eq!(entry.execution_mode(), Some(ExecutionMode::Sequential));
     assert_eq!(call(&tools, "t", &json!({})).unwrap(), "shared".into());
+}
+
+#[test]
+fn a_tool_by_hand_need_not_say_everything() {
+    struct Plain(Value);
+    impl Tool for Plain {
+        fn name(&self) -> &'static str {
+            "plain"
+        }
+        fn description(&self) -> &'static str {
+            "d"
+        }
+        fn parameters(&self) -> &Value {
+            &self.0
+        }
+        fn execute(
+            self: Arc<Self>,
+            arguments: ValidatedArguments,
+            _: ToolContext,
+        ) -> BoxFuture<'static, Result<ToolResult, BoxError>> {
+            Box::pin(async move { Ok(arguments.as_value().to_string().into()) })
+        }
+    }
+
+    let plain = || Plain(json!({ "type": "object", "title": "p" }));
+    let shared: Arc<dyn Tool> = Arc::new(plain());
+    for tools in [ToolSet::new().with(plain()), ToolSet::new().with(shared)] {
+        let entry = tools.find("plain").unwrap();
+        assert_eq!((entry.tool().label(), entry.execution_mode()), ("plain", None));
+        assert_eq!((entry.description(), entry.parameters()), ("d", &plain().0));
+        assert_eq!(call(&tools, "plain", &json!({ "a": 1 })).unwrap(), r#"{"a":1}"#.into());
+    }
 }
 
 #[test]
@@ -176,6 +208,66 @@ fn preparation_comes_before_validation_c115() {
         r#"{"path":"a"} for {"file":"a"}"#.into()
     );
     assert_eq!(call(&tools, "read", &json!({})).unwrap_err().to_string(), "no file");
+}
+
+/// C017: what cannot be run is answered by a result that says why, also if the tool panics.
+#[test]
+fn a_check_says_why_a_call_is_not_run() {
+    let prepare = |arguments: Map<String, Value>| match arguments.get("fault").and_then(Value::as_str) {
+        Some("error") => Err("no file".into()),
+        Some("panic") => panic!("boom"),
+        Some("formatted panic") => panic!("boom {}", arguments.len()),
+        Some("odd panic") => std::panic::panic_any(7),
+        Some("shape") => Ok(json!([])),
+        _ => Ok(json!({ "prepared": true })),
+    };
+    let tool = json_tool("t", "", json!({ "type": "object" }), async |_, _| "done");
+    let tools = ToolSet::new().with(tool.with_prepare(prepare));
+    let check = |name: &str, fault: &str| {
+        let call = ToolCall::new("id", name, object(&json!({ "fault": fault })));
+        let checked = tools.check(&call);
+        checked.map(|(tool, arguments)| (tool.name(), arguments.into_value()))
+    };
+    assert_eq!(check("t", "none"), Ok(("t", json!({ "prepared": true }))));
+    for (name, fault, error) in [
+        ("gone", "none", "Tool gone not found"),
+        ("t", "error", "no file"),
+        ("t", "panic", "Tool t panicked: boom"),
+        ("t", "formatted panic", "Tool t panicked: boom 1"),
+        ("t", "odd panic", "Tool t panicked: no message"),
+    ] {
+        assert_eq!(check(name, fault), Err(Box::new(ToolResult::error(error))), "{fault}");
+    }
+    let refused = check("t", "shape").unwrap_err();
+    let text = refused.content[0].as_text().unwrap_or_default();
+    assert!(
+        refused.is_error && text.starts_with("Validation failed for tool \"t\":"),
+        "{text}"
+    );
+    let cut = ToolCall {
+        arguments_error: Some("cut".into()),
+        ..ToolCall::new("id", "t", Map::new())
+    };
+    let refused = tools.check(&cut).map(|_| ()).unwrap_err();
+    assert_eq!(*refused, ToolResult::error("Tool call was not executed: cut"));
+}
+
+#[test]
+fn one_sequential_tool_makes_its_batch_sequential() {
+    use ExecutionMode::{Parallel, Sequential};
+    let tools = ToolSet::from([named("p", ""), named("s", "").sequential()]);
+    for (names, by_default, expected) in [
+        (vec![], Parallel, Parallel),
+        (vec!["p", "gone"], Parallel, Parallel),
+        (vec!["p", "s"], Parallel, Sequential),
+        (vec!["p"], Sequential, Sequential),
+    ] {
+        let calls: Vec<_> = names
+            .iter()
+            .map(|name| Arc::new(ToolCall::new("", *name, Map::new())))
+            .collect();
+        assert_eq!(tools.execution_mode(&calls, by_default), expected, "{names:?}");
+    }
 }
 
 #[test]

@@ -1,12 +1,18 @@
 //! What the loop costs per delta, turn, tool call and message, beside the limit of each.
 //!
 //! Only the loop is timed: agents, transcripts, prompts and the model's events are made before, results are dropped
-//! after. Run one group with `cargo bench --bench loop -- text/`.
+//! after. In each group `limit` is what no engine can beat: the same deltas, tool futures or JSON without one. Run one
+//! group with `cargo bench --bench loop -- text/`; the proxy's needs `--features proxy`. What the figures mean is told in
+//! `turnstate::docs::performance`.
 
+mod agents;
+#[cfg(feature = "proxy")]
+mod proxy;
 mod support;
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use criterion::measurement::WallTime;
@@ -16,7 +22,10 @@ use criterion::{
 use futures_util::stream::{self, FuturesUnordered};
 use turnstate::{AgentEvent, AgentState, AssistantEvent, Message, QueueKind, Queues, Start, ToolContext, ToolSet};
 
-use support::{Answers, agent, call, calls, config, drain, next, noop, one_by_one, text, through_machine, transcript};
+use support::{
+    Answers, agent, arguments, call, calls, config, drain, drain_text, next, noop, one_by_one, text, through_machine,
+    transcript,
+};
 
 /// A group of figures per element, of moderate length.
 fn group<'a>(c: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
@@ -75,24 +84,35 @@ fn three_ways(
     });
 }
 
-/// One answer of so many deltas, per delta.
+/// One answer of so many deltas, per delta. The limit puts the text together, and nothing else.
 fn text_deltas(c: &mut Criterion) {
     let mut group = group(c, "text");
     for n in [1_000, 10_000, 100_000] {
         group.throughput(elements(n));
         let deltas = || Box::pin(stream::iter(text(n)));
         time(&mut group, "limit", n, deltas, |mut deltas| {
-            let mut said = String::new();
-            while let Some(event) = next(deltas.as_mut()) {
-                if let AssistantEvent::TextDelta { delta, .. } = event {
-                    said.push_str(&delta);
-                }
-            }
+            let said = drain_text(deltas.as_mut());
             assert_eq!(said.len(), 5 * n);
             (deltas, said)
         });
         time(&mut group, "machine", n, || text(n), through_machine);
         three_ways(&mut group, n, &[], || vec![text(n)]);
+    }
+}
+
+/// One call whose arguments come in so many deltas, and the turn after it, per delta. The limit puts their text together and
+/// parses it once.
+fn argument_deltas(c: &mut Criterion) {
+    let mut group = group(c, "arguments");
+    for n in [1_000, 10_000, 100_000] {
+        group.throughput(elements(n));
+        let deltas = || Box::pin(stream::iter(arguments(n)));
+        time(&mut group, "limit", n, deltas, |mut deltas| {
+            let said = drain_text(deltas.as_mut());
+            let parsed: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+            (deltas, said, parsed)
+        });
+        three_ways(&mut group, n, &[], || vec![arguments(n), text(1)]);
     }
 }
 
@@ -141,7 +161,7 @@ fn tool_turns(c: &mut Criterion) {
 /// One turn of many calls side by side, per call.
 fn parallel_calls(c: &mut Criterion) {
     let mut group = group(c, "calls");
-    for n in [10, 1_000] {
+    for n in [1, 10, 1_000] {
         group.throughput(elements(n));
         bare_calls(&mut group, n, n);
         three_ways(&mut group, n, &[], || vec![calls(0..n), text(1)]);
@@ -176,7 +196,7 @@ fn reducer(c: &mut Criterion) {
     }
 }
 
-/// A steering message on its way: queued, taken, told. Per message.
+/// A steering message on its way: queued, taken, told. Per message; from one thread, and queued by another.
 fn queue(c: &mut Criterion) {
     let mut group = group(c, "queue");
     let n = 1_000;
@@ -201,15 +221,40 @@ fn queue(c: &mut Criterion) {
             (queues, ticket, messages)
         },
     );
+    time(&mut group, "two_threads", n, made, |(queues, ticket, messages)| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for message in &messages {
+                    black_box(queues.push(QueueKind::Steering, Arc::clone(message)));
+                }
+            });
+            let mut taken = 0;
+            while taken < n {
+                let mut lease = ticket.lease(QueueKind::Steering);
+                for message in lease.messages() {
+                    assert!(lease.commit(&message));
+                    taken += 1;
+                }
+            }
+        });
+        (queues, ticket, messages)
+    });
 }
 
 criterion_group!(
     benches,
     text_deltas,
+    argument_deltas,
     tool_turns,
     parallel_calls,
     long_transcripts,
     reducer,
-    queue
+    queue,
+    agents::many_agents
 );
+#[cfg(feature = "proxy")]
+criterion_group!(of_the_proxy, proxy::proxy_bodies);
+#[cfg(feature = "proxy")]
+criterion_main!(benches, of_the_proxy);
+#[cfg(not(feature = "proxy"))]
 criterion_main!(benches);

@@ -49,6 +49,19 @@ pub(crate) fn text(n: usize) -> Vec<AssistantEvent> {
     events
 }
 
+/// An answer that calls the no-op tool, with a value that comes in `n` deltas.
+pub(crate) fn arguments(n: usize) -> Vec<AssistantEvent> {
+    let mut events = Vec::with_capacity(n + 5);
+    events.push(AssistantEvent::start());
+    events.push(AssistantEvent::tool_call_start(0, "1", "noop"));
+    events.push(AssistantEvent::tool_call_delta(0, r#"{"value":""#));
+    events.extend((2..n).map(|_| AssistantEvent::tool_call_delta(0, "delta")));
+    events.push(AssistantEvent::tool_call_delta(0, r#""}"#));
+    events.push(AssistantEvent::tool_call_end(0));
+    events.push(AssistantEvent::done(DoneReason::ToolUse));
+    events
+}
+
 /// An answer that calls the no-op tool, once for each number.
 pub(crate) fn calls(numbers: Range<usize>) -> Vec<AssistantEvent> {
     let mut events = vec![AssistantEvent::start()];
@@ -135,7 +148,8 @@ pub(crate) fn next<S: Stream>(mut stream: Pin<&mut S>) -> Option<S::Item> {
     }
 }
 
-/// Runs to the end, as a consumer that counts events.
+/// Runs to the end, as a consumer that counts events. Not inlined, so that a profiler can be told to look at it only.
+#[inline(never)]
 pub(crate) fn drain<S: Stream<Item = AgentEvent>>(mut run: Pin<&mut S>) -> usize {
     let (mut count, mut whole) = (0, false);
     while let Some(event) = next(run.as_mut()) {
@@ -146,7 +160,20 @@ pub(crate) fn drain<S: Stream<Item = AgentEvent>>(mut run: Pin<&mut S>) -> usize
     count
 }
 
+/// What no engine can be faster than: the deltas of a stream, put together.
+#[inline(never)]
+pub(crate) fn drain_text<S: Stream<Item = AssistantEvent>>(mut deltas: Pin<&mut S>) -> String {
+    let mut said = String::new();
+    while let Some(event) = next(deltas.as_mut()) {
+        if let AssistantEvent::TextDelta { delta, .. } | AssistantEvent::ToolCallDelta { delta, .. } = event {
+            said.push_str(&delta);
+        }
+    }
+    said
+}
+
 /// One answer through the machine, with no loop.
+#[inline(never)]
 pub(crate) fn through_machine(answer: Vec<AssistantEvent>) -> Ended<Message> {
     const NOW: u64 = 0;
     let model = Model::new("m");

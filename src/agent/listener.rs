@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::agent_loop::foreign::catch;
 use crate::event::AgentEvent;
 use crate::message::{AgentMessage, AssistantMessage, Message, Transcript};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, thread_local};
 use crate::tool::{BoxError, BoxFuture};
 
 use super::Agent;
@@ -102,15 +103,26 @@ impl<M: AgentMessage> Listener<M> {
 pub(super) type Snapshot<M> = Arc<[Arc<Listener<M>>]>;
 
 /// The listeners of an agent, in the order of their subscription.
-pub(super) struct Listeners<M: AgentMessage>(Mutex<Snapshot<M>>);
+pub(super) struct Listeners<M: AgentMessage> {
+    current: Mutex<Snapshot<M>>,
+    /// How often they changed; grows under the lock.
+    changes: AtomicUsize,
+}
 
 impl<M: AgentMessage> Listeners<M> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Arc::from([])))
+        Self {
+            current: Mutex::new(Arc::default()),
+            changes: AtomicUsize::new(0),
+        }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<M> {
-        Arc::clone(&lock(&self.0))
+    pub(super) fn known(&self) -> Known<M> {
+        let current = lock(&self.current);
+        Known {
+            snapshot: Arc::clone(&current),
+            changes: self.changes.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn add(&self, call: Call<M>) -> Arc<Listener<M>> {
@@ -118,22 +130,44 @@ impl<M: AgentMessage> Listeners<M> {
             call,
             subscribed: AtomicBool::new(true),
         });
-        let mut all = lock(&self.0);
-        *all = all.iter().chain([&listener]).cloned().collect();
+        let mut current = lock(&self.current);
+        *current = current.iter().chain([&listener]).cloned().collect();
+        self.changes.fetch_add(1, Ordering::Release);
         listener
     }
 
     fn remove(&self, listener: &Arc<Listener<M>>) {
-        let mut all = lock(&self.0);
-        let rest: Snapshot<M> = all
-            .iter()
-            .filter(|other| !Arc::ptr_eq(other, listener))
-            .cloned()
-            .collect();
-        let before = std::mem::replace(&mut *all, rest);
-        drop(all);
+        let mut current = lock(&self.current);
+        let others = current.iter().filter(|other| !Arc::ptr_eq(other, listener));
+        let rest: Snapshot<M> = others.cloned().collect();
+        let before = std::mem::replace(&mut *current, rest);
+        self.changes.fetch_add(1, Ordering::Release);
+        drop(current);
         // May drop the listener, which is foreign.
         drop(before);
+    }
+}
+
+/// The listeners as a run knows them: to ask for them costs no lock, as long as they do not change.
+pub(super) struct Known<M: AgentMessage> {
+    pub(super) snapshot: Snapshot<M>,
+    changes: usize,
+}
+
+impl<M: AgentMessage> Known<M> {
+    /// Makes the snapshot one of now.
+    pub(super) fn refresh(&mut self, all: &Listeners<M>) {
+        if self.changes != all.changes.load(Ordering::Acquire) {
+            self.forget();
+            *self = all.known();
+        }
+    }
+
+    /// Keeps no listener alive any more.
+    pub(super) fn forget(&mut self) {
+        let before = std::mem::take(&mut self.snapshot);
+        // May drop one, which is foreign.
+        let _ = catch(|| drop(before));
     }
 }
 
@@ -144,7 +178,8 @@ pub struct Subscription<M: AgentMessage = Message> {
 }
 
 impl<M: AgentMessage> Subscription<M> {
-    /// Ends it: the listener is not called again.
+    /// Ends it: the listener is not called again, but for a call that is under way on another thread. A run that knows of it
+    /// drops it with its next event.
     pub fn unsubscribe(self) {
         self.listener.subscribed.store(false, Ordering::Release);
         if let Some(shared) = self.shared.upgrade() {
@@ -169,18 +204,18 @@ pub(super) struct Listening;
 
 impl Listening {
     pub(super) fn to(run: u64) -> Self {
-        LISTENING.with_borrow_mut(|runs| runs.push(run));
+        LISTENING.with(|runs| runs.borrow_mut().push(run));
         Self
     }
 
     /// Whether a listener of this run is being called on this thread.
     pub(super) fn is_inside(run: u64) -> bool {
-        LISTENING.with_borrow(|runs| runs.contains(&run))
+        LISTENING.with(|runs| runs.borrow().contains(&run))
     }
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        LISTENING.with_borrow_mut(Vec::pop);
+        LISTENING.with(|runs| runs.borrow_mut().pop());
     }
 }

@@ -371,7 +371,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// The model.
     pub fn model(&self) -> Arc<Model> {
-        self.shared.settings().model
+        self.shared.settings().model.clone()
     }
 
     /// Sets the model.
@@ -392,7 +392,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// The system prompt.
     pub fn system_prompt(&self) -> Arc<str> {
-        self.shared.settings().system_prompt
+        self.shared.settings().system_prompt.clone()
     }
 
     /// Sets the system prompt.
@@ -403,7 +403,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// The tools.
     pub fn tools(&self) -> ToolSet {
-        self.shared.settings().tools
+        self.shared.settings().tools.clone()
     }
 
     /// Sets the tools.
@@ -424,7 +424,7 @@ impl<M: AgentMessage> Agent<M> {
 
     /// What every request says beside the context.
     pub fn options(&self) -> Arc<StreamOptions> {
-        self.shared.settings().options
+        self.shared.settings().options.clone()
     }
 
     /// Sets what every request says beside the context, the key included.

@@ -17,7 +17,7 @@ use crate::message::{AgentMessage, AssistantMessage, Message, Messages, Transcri
 use crate::stream_fn::BoxedStream;
 use crate::tool::{BoxError, BoxFuture};
 
-use super::listener::{Call, Listener, ListenerContext, Listening, Snapshot};
+use super::listener::{Call, Known, Listener, ListenerContext, Listening, Snapshot};
 use super::settings::{RunHooks, RunStreamFn};
 use super::shared::{Active, Shared, lock};
 
@@ -58,6 +58,7 @@ pub struct Run<M: AgentMessage = Message> {
     inner: Pin<Box<Inner<M>>>,
     shared: Arc<Shared<M>>,
     active: Arc<Active>,
+    listeners: Known<M>,
     /// An event whose async listeners are being awaited.
     telling: Option<Telling<M>>,
     errors: Vec<ListenerError>,
@@ -92,6 +93,7 @@ impl<M: AgentMessage> Run<M> {
     ) -> Self {
         Self {
             inner: Box::pin(inner),
+            listeners: shared.listeners.known(),
             shared,
             active,
             telling: None,
@@ -114,22 +116,20 @@ impl<M: AgentMessage> Run<M> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Reduces an event and calls listeners from `next` on, until one has to be awaited.
-    fn tell(&mut self, event: AgentEvent<M>) -> Option<AgentEvent<M>> {
-        self.reduce(&event);
-        let listeners = self.shared.listeners.snapshot();
-        if listeners.is_empty() {
-            return Some(event);
-        }
-        for (index, listener) in listeners.iter().enumerate() {
-            match &listener.call {
-                Call::Sync(_) => self.call(listener, &event),
-                Call::Async(_) => {
-                    return self.tell_async(Arc::new(event), listeners.clone(), index);
-                }
+    /// Reduces an event and calls its listeners, up to the first that has to be awaited: its position.
+    fn tell(&mut self, event: &AgentEvent<M>) -> Option<usize> {
+        self.reduce(event);
+        self.listeners.refresh(&self.shared.listeners);
+        for index in 0..self.listeners.snapshot.len() {
+            let listener = &self.listeners.snapshot[index];
+            if let Call::Async(_) = &listener.call {
+                return Some(index);
+            }
+            if let Err(error) = self.call(listener, event) {
+                self.failed(event, error);
             }
         }
-        Some(event)
+        None
     }
 
     fn reduce(&self, event: &AgentEvent<M>) {
@@ -141,7 +141,7 @@ impl<M: AgentMessage> Run<M> {
         for index in next..listeners.len() {
             let listener = &listeners[index];
             match &listener.call {
-                Call::Sync(_) => self.call(listener, &event),
+                Call::Sync(_) => self.hear(listener, &event),
                 Call::Async(call) if listener.is_subscribed() => {
                     let context = Listener::context(&self.shared, &self.active);
                     let started = {
@@ -167,10 +167,19 @@ impl<M: AgentMessage> Run<M> {
         Some(Arc::unwrap_or_clone(event))
     }
 
-    fn call(&mut self, listener: &Listener<M>, event: &AgentEvent<M>) {
-        let Call::Sync(call) = &listener.call else { return };
+    fn hear(&mut self, listener: &Listener<M>, event: &AgentEvent<M>) {
+        if let Err(error) = self.call(listener, event) {
+            self.failed(event, error);
+        }
+    }
+
+    /// Calls a sync listener.
+    fn call(&self, listener: &Listener<M>, event: &AgentEvent<M>) -> Result<(), String> {
+        let Call::Sync(call) = &listener.call else {
+            return Ok(());
+        };
         if !listener.is_subscribed() {
-            return;
+            return Ok(());
         }
         let context = ListenerContext {
             shared: &self.shared,
@@ -181,11 +190,7 @@ impl<M: AgentMessage> Run<M> {
             let _listening = Listening::to(self.active.id);
             catch(|| call(event, &context))
         };
-        match called {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.failed(event, error_text(error)),
-            Err(panic) => self.failed(event, panic),
-        }
+        called?.map_err(error_text)
     }
 
     fn failed(&mut self, event: &AgentEvent<M>, message: String) {
@@ -246,15 +251,15 @@ impl<M: AgentMessage> Run<M> {
     }
 
     /// The event was told; with the last one the run is over, before its holder hears of it.
-    fn told(&mut self, event: AgentEvent<M>) -> AgentEvent<M> {
+    fn told(&mut self, event: &AgentEvent<M>) {
         if let AgentEvent::AgentEnd { .. } = event {
             self.end();
         }
-        event
     }
 
     fn end(&mut self) {
         self.progress = Progress::Ended;
+        self.listeners.forget();
         self.shared.end(&self.active);
     }
 
@@ -271,14 +276,15 @@ impl<M: AgentMessage> Run<M> {
             listeners
                 .iter()
                 .skip(next)
-                .for_each(|listener| self.call(listener, &event));
+                .for_each(|listener| self.hear(listener, &event));
         }
         let mut closing = Vec::new();
         self.inner.as_mut().close(|event| closing.push(event));
         for event in closing {
             self.reduce(&event);
-            for listener in self.shared.listeners.snapshot().iter() {
-                self.call(listener, &event);
+            self.listeners.refresh(&self.shared.listeners);
+            for listener in Arc::clone(&self.listeners.snapshot).iter() {
+                self.hear(listener, &event);
             }
         }
     }
@@ -301,17 +307,28 @@ impl<M: AgentMessage> Stream for Run<M> {
             if this.telling.is_some()
                 && let Some(event) = ready!(this.poll_telling(cx))
             {
-                return Poll::Ready(Some(this.told(event)));
+                this.told(&event);
+                return Poll::Ready(Some(event));
             }
             if this.progress == Progress::Ended {
                 return Poll::Ready(None);
             }
             this.begin();
-            let Some(event) = ready!(this.inner.as_mut().poll_next(cx)) else {
-                return Poll::Ready(None);
+            let polled = this.inner.as_mut().poll_next(cx);
+            // Looked at where it lies: to move a delta costs as much as to tell it.
+            let Poll::Ready(Some(event)) = &polled else {
+                return polled;
             };
-            if let Some(event) = this.tell(event) {
-                return Poll::Ready(Some(this.told(event)));
+            let Some(first_async) = this.tell(event) else {
+                this.told(event);
+                return polled;
+            };
+            let listeners = Arc::clone(&this.listeners.snapshot);
+            if let Poll::Ready(Some(event)) = polled
+                && let Some(event) = this.tell_async(Arc::new(event), listeners, first_async)
+            {
+                this.told(&event);
+                return Poll::Ready(Some(event));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +14,7 @@ use crate::hooks::{
 use crate::machine::{ExecutionMode, Limits};
 use crate::message::{AgentMessage, ApiKey, Message, Messages, Model, StreamOptions, ThinkingLevel, Transcript};
 use crate::stream_fn::{BoxedStream, BoxedStreamFn, Request, StreamFn};
+use crate::sync::Mutex;
 use crate::tool::{BoxError, ToolSet};
 
 use super::shared::{Active, Shared, lock};
@@ -115,11 +116,11 @@ pub(super) struct Following<M: AgentMessage> {
     shared: Arc<Shared<M>>,
     active: Arc<Active>,
     /// As of the present turn.
-    turn: Mutex<Settings<M>>,
+    turn: Mutex<Arc<Settings<M>>>,
 }
 
 impl<M: AgentMessage> Following<M> {
-    pub(super) fn new(shared: Arc<Shared<M>>, active: Arc<Active>, begun: Settings<M>) -> Self {
+    pub(super) fn new(shared: Arc<Shared<M>>, active: Arc<Active>, begun: Arc<Settings<M>>) -> Self {
         Self {
             shared,
             active,
@@ -145,8 +146,10 @@ pub(super) struct RunHooks<M: AgentMessage>(pub(super) Arc<Following<M>>);
 impl<M: AgentMessage> Hooks<M> for RunHooks<M> {
     async fn prepare_request(&self, mut request: PrepareRequest<M>) -> Result<RequestPlan<M>, BoxError> {
         let now = self.0.shared.settings();
-        let before = std::mem::replace(&mut *lock(&self.0.turn), now.clone());
-        now.changed(Some(&before), &mut request.plan);
+        let before = std::mem::replace(&mut *lock(&self.0.turn), Arc::clone(&now));
+        if !Arc::ptr_eq(&before, &now) {
+            now.changed(Some(&before), &mut request.plan);
+        }
         now.hooks.prepare_request(request).await
     }
 

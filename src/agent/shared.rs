@@ -1,13 +1,13 @@
 //! What the handles of an agent and its run share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_loop::StartError;
 use crate::message::AgentMessage;
 use crate::queue::{Queues, RunId};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, OnceLock, Ordering, PoisonError, step};
 
 use super::AgentState;
 use super::listener::Listeners;
@@ -19,7 +19,7 @@ pub(super) struct Shared<M: AgentMessage> {
     /// The active run.
     active: Mutex<Option<Arc<Active>>>,
     pub(super) state: Mutex<AgentState<M>>,
-    settings: Mutex<Settings<M>>,
+    settings: Mutex<Arc<Settings<M>>>,
     pub(super) listeners: Listeners<M>,
     pub(super) queues: Queues<M>,
     pub(super) fixed: Fixed,
@@ -66,21 +66,25 @@ impl<M: AgentMessage> Shared<M> {
         Self {
             active: Mutex::new(None),
             state: Mutex::new(state),
-            settings: Mutex::new(settings),
+            settings: Mutex::new(Arc::new(settings)),
             listeners: Listeners::new(),
             queues,
             fixed,
         }
     }
 
-    pub(super) fn settings(&self) -> Settings<M> {
-        lock(&self.settings).clone()
+    pub(super) fn settings(&self) -> Arc<Settings<M>> {
+        Arc::clone(&lock(&self.settings))
     }
 
-    /// Puts another value into a field. The old one is dropped without the lock: it may be foreign.
+    /// Puts another value into a field. What was there is dropped without the lock: it may be foreign.
     pub(super) fn set<T>(&self, field: impl FnOnce(&mut Settings<M>) -> &mut T, value: T) {
-        let before = std::mem::replace(field(&mut lock(&self.settings)), value);
-        drop(before);
+        let mut settings = lock(&self.settings);
+        let mut changed = Settings::clone(&settings);
+        let value = std::mem::replace(field(&mut changed), value);
+        let before = std::mem::replace(&mut *settings, Arc::new(changed));
+        drop(settings);
+        drop((value, before));
     }
 
     pub(super) fn active(&self) -> Option<Arc<Active>> {
@@ -116,6 +120,7 @@ impl<M: AgentMessage> Shared<M> {
     /// The run and its listeners are done.
     pub(super) fn end(&self, run: &Active) {
         lock(&self.active).take_if(|active| active.id == run.id);
+        step();
         run.done.cancel();
     }
 
@@ -131,6 +136,7 @@ impl<M: AgentMessage> Shared<M> {
         if let Some(id) = run.queue_run.get() {
             self.queues.close_run(*id);
         }
+        step();
         run.cancel.cancel();
     }
 

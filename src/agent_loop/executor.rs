@@ -1,6 +1,5 @@
 //! Running the tool calls of a batch side by side.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,7 +27,8 @@ struct Task<M, H, S> {
     /// Whether the tool was polled, so that its code has begun.
     begun: bool,
     stage: Stage,
-    context: CallContext<M>,
+    /// For the hook, which takes it.
+    context: Option<CallContext<M>>,
     sink: UpdateSink,
     env: Arc<Env<H, S>>,
 }
@@ -76,7 +76,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
                 call: Some(call),
                 begun: false,
                 stage: Stage::Tool(running),
-                context,
+                context: Some(context),
                 sink,
                 env: Arc::clone(env),
             }),
@@ -106,9 +106,12 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
     /// The same for a run that was aborted: each call is polled, woken or not, so that those that stop by themselves
     /// give their own result.
     pub(super) fn poll_all(&mut self, cx: &mut Context<'_>, state: &mut ExecutingTools<M>, clock: Time) -> Poll<()> {
-        // By hand, as the set polls only what was woken; from here on it is never polled itself again.
-        let tasks = self.tasks.iter_mut();
+        // By hand, as the set polls only what was woken; from here on it is never polled itself again. In call order,
+        // which is not the set's.
+        let mut tasks: Vec<_> = self.tasks.iter_mut().collect();
+        tasks.sort_by_key(|task| task.call.as_ref().map(RunningCall::index));
         let ended: Vec<_> = tasks
+            .into_iter()
             .filter_map(|task| match Pin::new(task).poll(cx) {
                 Poll::Ready(end) => end,
                 Poll::Pending => None,
@@ -137,8 +140,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Executor<M, H, S> {
 
     /// Drops whatever still runs, and refuses what it may still report.
     pub(super) fn clear(&mut self) {
-        for mut task in std::mem::take(&mut self.tasks) {
-            task.enter(Stage::Done);
+        // An empty set is kept: the next batch need not make one.
+        if !self.tasks.is_empty() {
+            for mut task in std::mem::take(&mut self.tasks) {
+                task.enter(Stage::Done);
+            }
         }
         self.updates = Updates::new();
     }
@@ -169,7 +175,10 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
                     Ok(Poll::Pending) => return Poll::Pending,
                     Ok(Poll::Ready(Ok(result))) => result,
                     Ok(Poll::Ready(Err(error))) => ToolResult::error(error_text(error)),
-                    Err(panic) => ToolResult::error(format!("Tool {} {panic}", task.context.call.name)),
+                    Err(panic) => {
+                        let name = task.call.as_ref().map_or("", |running| &running.call().name);
+                        ToolResult::error(format!("Tool {name} {panic}"))
+                    }
                 };
                 task.sink.close();
                 task.ask_hook(result, cx)
@@ -191,8 +200,11 @@ impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Future for Task<M, 
 
 impl<M: AgentMessage, H: Hooks<M>, S: Send + Sync + 'static> Task<M, H, S> {
     fn ask_hook(&mut self, result: ToolResult, cx: &mut Context<'_>) -> Poll<ToolResult> {
+        let Some(context) = self.context.take() else {
+            return Poll::Ready(result);
+        };
         let result = Arc::new(result);
-        let outcome = CallOutcome::new(self.context.clone(), Arc::clone(&result));
+        let outcome = CallOutcome::new(context, Arc::clone(&result));
         let env = Arc::clone(&self.env);
         let hook = async move { env.hooks.after_tool_call(outcome).await };
         self.enter(Stage::Hook(result, Box::pin(hook)));
@@ -218,13 +230,5 @@ impl<M, H, S> Task<M, H, S> {
     fn enter(&mut self, stage: Stage) {
         let left = std::mem::replace(&mut self.stage, stage);
         let _ = catch(|| drop(left));
-    }
-}
-
-impl<M, H, S> fmt::Debug for Executor<M, H, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor")
-            .field("running", &self.tasks.len())
-            .finish_non_exhaustive()
     }
 }

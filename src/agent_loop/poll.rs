@@ -90,8 +90,7 @@ where
                         Round::Leave(end) => {
                             let left = this.work.as_mut().project_replace(Work::Step(None));
                             if let WorkOwned::Streaming { state, .. } = left {
-                                let next = state.finish(end, this.ctl.now());
-                                this.work.set(this.ctl.enter(next.into()));
+                                this.work.set(this.ctl.leave_streaming(state, end));
                             }
                         }
                     }
@@ -192,6 +191,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
     }
 
     /// All of a step was told: what comes next. An abort comes first (I6).
+    #[inline(never)] // not on the way of a delta
     fn decide(&mut self, step: Step<M, S::Stream>) -> Work<M, S::Stream, F> {
         let aborted = self.env.cancel.is_cancelled();
         match step {
@@ -253,6 +253,12 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         self.enter(Step::Ended(ended))
     }
 
+    #[inline(never)]
+    fn leave_streaming(&mut self, state: Streaming<M>, end: AnswerEnd) -> Work<M, S::Stream, F> {
+        let next = state.finish(end, self.now());
+        self.enter(next.into())
+    }
+
     fn poll_model(
         &mut self,
         state: &mut Streaming<M>,
@@ -260,18 +266,28 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         cancelled: Pin<&mut WaitForCancellationFutureOwned>,
         cx: &mut Context<'_>,
     ) -> Round<M, AnswerEnd> {
+        let mut polled = Poll::Ready(None);
         let end = if self.env.cancel.is_cancelled() {
             AnswerEnd::aborted()
+        } else if let Err(panic) = catch(|| {
+            if let Some(stream) = stream.as_mut().as_pin_mut() {
+                polled = stream.poll_next(cx);
+            }
+        }) {
+            AnswerEnd::failed(format!("model stream {panic}"))
         } else {
-            match catch(|| stream.as_mut().as_pin_mut().map(|stream| stream.poll_next(cx))) {
-                Ok(Some(Poll::Ready(Some(event)))) => match state.handle(event) {
+            match polled {
+                // `handle` would do as well, but a delta costs less where it lies.
+                Poll::Ready(Some(event)) if state.fold_delta(&event) => {
+                    return Round::Event(AgentEvent::MessageUpdate { event });
+                }
+                Poll::Ready(Some(event)) => match state.handle(event) {
                     ControlFlow::Continue(event) => return event.map_or(Round::Again, Round::Event),
                     ControlFlow::Break(end) => end,
                 },
                 // Woken by the model's stream, or by the token.
-                Ok(Some(Poll::Pending)) => return wait(cancelled, cx),
-                Ok(Some(Poll::Ready(None)) | None) => AnswerEnd::cut(),
-                Err(panic) => AnswerEnd::failed(format!("model stream {panic}")),
+                Poll::Pending => return wait(cancelled, cx),
+                Poll::Ready(None) => AnswerEnd::cut(),
             }
         };
         // Foreign code, too; and at once, so that a connection does not outlive its answer.
@@ -281,6 +297,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         Round::Leave(if aborted { end.under_abort() } else { end })
     }
 
+    #[inline(never)] // not on the way of a delta
     fn poll_tools(
         &mut self,
         state: &mut ExecutingTools<M>,
@@ -348,6 +365,7 @@ impl<M: AgentMessage, H: Hooks<M>, S: StreamFn, F> Control<M, H, S, F> {
         Round::Leave(ToolsExit::Done)
     }
 
+    #[inline(never)]
     fn leave_tools(&mut self, state: ExecutingTools<M>, exit: ToolsExit) -> Work<M, S::Stream, F> {
         match exit {
             ToolsExit::Preflight(call) => self.effect(Effect::Preflight(state, call, self.plan.tools.clone())),

@@ -60,20 +60,26 @@ macro_rules! hook_fns {
         /// assert_eq!(format!("{hooks:?}"), "HookFns([before_tool_call, should_stop_after_turn])");
         /// ```
         pub struct HookFns<M = Message> {
-            base: BoxedHooks<M>,
+            /// None: the defaults, without a box for each.
+            base: Option<BoxedHooks<M>>,
             $($name: Option<HookFn<$context, $answer>>,)*
         }
 
         impl<M: AgentMessage> HookFns<M> {
+            /// No closures yet.
+            pub fn new() -> Self {
+                Self { base: None, $($name: None,)* }
+            }
+
             /// No closures yet, over `base`.
             pub fn over(base: impl Hooks<M>) -> Self {
-                Self { base: BoxedHooks::new(base), $($name: None,)* }
+                Self::new().with_base(base)
             }
 
             /// The same closures over another base.
             #[must_use]
             pub fn with_base(mut self, base: impl Hooks<M>) -> Self {
-                self.base = BoxedHooks::new(base);
+                self.base = Some(BoxedHooks::new(base));
                 self
             }
 
@@ -94,9 +100,10 @@ macro_rules! hook_fns {
         impl<M: AgentMessage> Hooks<M> for HookFns<M> {
             $(
                 async fn $name(&self, cx: $context) -> Result<$answer, BoxError> {
-                    match &self.$name {
-                        Some(hook) => hook(cx).await,
-                        None => self.base.$name(cx).await,
+                    match (&self.$name, &self.base) {
+                        (Some(hook), _) => hook(cx).await,
+                        (None, Some(base)) => base.$name(cx).await,
+                        (None, None) => Hooks::<M>::$name(&(), cx).await,
                     }
                 }
             )*
@@ -127,13 +134,6 @@ hook_fns! {
     after_tool_call: CallOutcome<M> => ResultPatch;
     /// Sets [`Hooks::should_stop_after_turn`].
     should_stop_after_turn: TurnSummary<M> => bool;
-}
-
-impl<M: AgentMessage> HookFns<M> {
-    /// No closures yet.
-    pub fn new() -> Self {
-        Self::over(())
-    }
 }
 
 impl<M: AgentMessage> Default for HookFns<M> {

@@ -68,11 +68,11 @@ impl<M: AgentMessage> Core<M> {
 
     /// Counts what is not told yet as told.
     pub(super) fn settle(&mut self) {
-        while let Some(untold) = self.outbox.get(self.settled) {
-            let event = untold.event.clone();
+        for place in self.settled..self.outbox.len() {
+            let event = self.outbox[place].event.clone();
             self.record(&event);
-            self.settled += 1;
         }
+        self.settled = self.outbox.len();
     }
 
     fn record(&mut self, event: &AgentEvent<M>) {

@@ -36,8 +36,8 @@ pub struct AnswerEnd(End);
 
 #[derive(Debug)]
 enum End {
-    Done(DoneReason, Usage, Option<Box<AssistantMessage>>),
-    Broken(ErrorReason, Option<String>, Usage, Option<Box<AssistantMessage>>),
+    Done(DoneReason, Box<Usage>, Option<Box<AssistantMessage>>),
+    Broken(ErrorReason, Option<String>, Box<Usage>, Option<Box<AssistantMessage>>),
 }
 
 impl AnswerEnd {
@@ -66,7 +66,7 @@ impl AnswerEnd {
     }
 
     fn broken(reason: ErrorReason, error: String) -> Self {
-        Self(End::Broken(reason, Some(error), Usage::default(), None))
+        Self(End::Broken(reason, Some(error), Box::default(), None))
     }
 }
 
@@ -95,9 +95,12 @@ impl<M: AgentMessage> Streaming<M> {
     /// Blocks that come before the model's `start` are folded silently; a second `start` is ignored. While there are
     /// events to [tell](Self::poll_event), new ones queue behind them (I1).
     pub fn handle(&mut self, event: AssistantEvent) -> ControlFlow<AnswerEnd, Option<AgentEvent<M>>> {
+        if self.fold_delta(&event) {
+            return ControlFlow::Continue(Some(AgentEvent::MessageUpdate { event }));
+        }
         let event = match event {
             AssistantEvent::Done { reason, usage, message } => {
-                return ControlFlow::Break(AnswerEnd(End::Done(reason, *usage, message)));
+                return ControlFlow::Break(AnswerEnd(End::Done(reason, usage, message)));
             }
             AssistantEvent::Error {
                 reason,
@@ -105,7 +108,7 @@ impl<M: AgentMessage> Streaming<M> {
                 usage,
                 message,
                 failure: _,
-            } => return ControlFlow::Break(AnswerEnd(End::Broken(reason, error_message, *usage, message))),
+            } => return ControlFlow::Break(AnswerEnd(End::Broken(reason, error_message, usage, message))),
             AssistantEvent::Start { .. } if self.started => None,
             event => match self.partial.apply(&event) {
                 Err(error) => return ControlFlow::Break(AnswerEnd::failed(error.to_string())),
@@ -122,6 +125,18 @@ impl<M: AgentMessage> Streaming<M> {
         ControlFlow::Continue(None)
     }
 
+    /// [`handle`](Self::handle) for what there is most of, which it need not move: whether `event` is a delta of a message
+    /// that was announced. It is folded then, and is to be told as it is.
+    pub(crate) fn fold_delta(&mut self, event: &AssistantEvent) -> bool {
+        let is_delta = matches!(
+            event,
+            AssistantEvent::TextDelta { .. }
+                | AssistantEvent::ThinkingDelta { .. }
+                | AssistantEvent::ToolCallDelta { .. }
+        );
+        is_delta && self.started && self.core.is_told() && self.partial.apply(event).is_ok()
+    }
+
     fn announce(&mut self) -> AgentEvent<M> {
         self.started = true;
         let message = self.partial.message();
@@ -136,9 +151,9 @@ impl<M: AgentMessage> Streaming<M> {
         self.core.settle();
         let began = self.partial.message().timestamp;
         let mut message = match end.0 {
-            End::Done(reason, usage, whole) => self.partial.done(reason, usage, whole.map(|whole| *whole)),
+            End::Done(reason, usage, whole) => self.partial.done(reason, *usage, whole.map(|whole| *whole)),
             End::Broken(reason, error, usage, whole) => {
-                self.partial.broken(reason, error, usage, whole.map(|whole| *whole))
+                self.partial.broken(reason, error, *usage, whole.map(|whole| *whole))
             }
         };
         message.duration_ms.get_or_insert(now.saturating_sub(began));

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::ops::Index;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::sync::{Mutex, OnceLock, PoisonError};
+
 /// Slots of the first segment; each further one has twice as many.
 const FIRST: usize = 16;
-/// Enough segments for more messages than memory can hold.
-const SEGMENTS: usize = usize::BITS as usize - FIRST.trailing_zeros() as usize;
+/// Enough for more messages than memory can hold: the slots alone would take a terabyte. Each list pays for this array.
+const SEGMENTS: usize = 32;
 
 type Slot<T> = OnceLock<Arc<T>>;
 

@@ -120,11 +120,14 @@ impl Parser {
     fn advance(&mut self, text: &str, from: usize, shown: &mut Map<String, Value>) {
         let mut at = from;
         while at < text.len() && !matches!(self.state, State::Settled) {
-            let next = self.token(text, at, shown);
-            if next.is_none() {
+            let Some(next) = self.token(text, at, shown) else {
                 self.state = State::Settled;
-            }
-            let next = next.unwrap_or(at + 1);
+                return;
+            };
+            debug_assert!(
+                at < next || matches!(self.state, State::Next | State::Settled),
+                "only the end of a number takes nothing"
+            );
             self.steps += (next - at) as u64;
             at = next;
         }
@@ -176,9 +179,11 @@ impl Parser {
             (State::Value | State::FirstItem, _) => self.begin_value(byte, at, shown)?,
             _ => return None,
         };
-        // A number has no opening mark: its first byte is its own.
-        let is_number = matches!(self.state, State::Number(_));
-        Some(if is_number { at } else { at + 1 })
+        match self.state {
+            // It has no opening mark: its first byte is its own.
+            State::Number(scanner) => self.number(scanner, text, shown),
+            _ => Some(at + 1),
+        }
     }
 
     /// The state behind the end of a container, if it is one of this kind that is open.

@@ -55,6 +55,7 @@ impl StringDecoder {
                 Escape::Backslash => self.after_backslash(next, out),
                 Escape::Unicode { digits, len } => self.after_unicode(digits, len, next, out),
             };
+            debug_assert!(used || matches!(self.escape, Escape::Outside), "read again for ever");
             if used {
                 rest = chars.as_str();
             }
@@ -108,7 +109,7 @@ impl StringDecoder {
         } else {
             let digits = digits.iter().filter_map(|digit| digit.to_digit(16));
             let digits = digits.filter_map(|digit| u16::try_from(digit).ok());
-            self.code_unit(digits.fold(0, |unit, digit| unit << 4 | digit), out);
+            self.code_unit(digits.fold(0, |unit, digit| unit * 16 + digit), out);
             self.escape = Escape::Outside;
         }
         true

@@ -144,7 +144,7 @@ impl<'a> Coercion<'a> {
 
     fn scalar(&mut self, place: &Place<'a>, value: &mut Value) {
         let types = place.types();
-        if types.iter().any(|wanted| scalar::is_of_type(value, wanted)) {
+        if types.iter().any(|wanted| scalar::is_already(value, wanted)) {
             if let Value::Number(number) = value
                 && !types.contains(&"number")
                 && let Some(integer) = scalar::integral_float(number)

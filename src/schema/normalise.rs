@@ -266,7 +266,7 @@ fn remove(schema: &mut Value, place: &str) {
             members.shift_remove(&*token);
         }
         Some(Value::Array(items)) => {
-            if let Some(index) = token.parse().ok().filter(|&index| index < items.len()) {
+            if let Some(index) = token.parse().ok().filter(|&index| items.get(index).is_some()) {
                 items.remove(index);
             }
         }

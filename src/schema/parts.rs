@@ -1,16 +1,14 @@
 //! Validators of parts of a schema, each compiled the first time it is asked for.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use jsonschema::{
     Draft, Keyword, PatternOptions, Registry, RegistryBuilder, ValidationError, ValidationOptions, Validator,
     paths::Location,
 };
 use serde_json::{Map, Value, json};
+
+use crate::sync::{Mutex, PoisonError};
 
 use super::{normalise::UNRESOLVED, pointer};
 
@@ -23,12 +21,6 @@ pub(super) struct Parts {
     schema: Value,
     /// By JSON pointer or pattern; `None` for what cannot be compiled.
     compiled: Mutex<HashMap<String, Option<Arc<Validator>>>>,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Parts").field(&self.schema).finish()
-    }
 }
 
 impl Parts {

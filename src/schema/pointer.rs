@@ -77,7 +77,7 @@ pub(super) fn percent_decode(fragment: &str) -> Cow<'_, str> {
             _ => None,
         };
         if let Some((high, low)) = escaped {
-            bytes.push(high << 4 | low);
+            bytes.push(high * 16 + low);
             rest = tail.get(2..).unwrap_or_default();
         } else {
             bytes.push(*first);
@@ -88,10 +88,6 @@ pub(super) fn percent_decode(fragment: &str) -> Cow<'_, str> {
 }
 
 fn hex(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    }
+    let value = char::from(digit).to_digit(16)?;
+    u8::try_from(value).ok()
 }

@@ -1,9 +1,11 @@
 //! A schema compiled by the `jsonschema` crate, and what a value goes through.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jsonschema::Validator;
 use serde_json::Value;
+
+use crate::sync::OnceLock;
 
 use super::{
     coerce::coerce,
@@ -18,8 +20,6 @@ pub(super) struct Rules {
     parts: Arc<Parts>,
     /// Lists the errors of what `validator` refuses; compiled when it first does.
     reporter: OnceLock<Option<Validator>>,
-    /// Whether the schema asks for an integer anywhere.
-    integers: bool,
 }
 
 impl std::fmt::Debug for Rules {
@@ -37,7 +37,6 @@ impl Rules {
             .map_err(|error| report::schema_error(&error))?;
         Ok(Self {
             validator,
-            integers: asks_for_integers(&schema),
             parts: Arc::new(Parts::new(schema)),
             reporter: OnceLock::new(),
         })
@@ -50,7 +49,7 @@ impl Rules {
                 return Err(self.problems(&arguments));
             }
         }
-        if self.integers && holds_integral_float(&arguments) {
+        if holds_integral_float(&arguments) {
             // In a valid value this rewrites integral floats and nothing else; JSON Schema compares numbers by value,
             // so what was valid stays so.
             coerce(&self.parts, &mut arguments);
@@ -64,16 +63,6 @@ impl Rules {
             options.build(self.parts.schema()).ok()
         });
         report::problems(reporter.as_ref().unwrap_or(&self.validator), arguments)
-    }
-}
-
-/// Whether `"integer"` stands anywhere in the schema. May say yes too often, which only costs time.
-fn asks_for_integers(schema: &Value) -> bool {
-    match schema {
-        Value::String(text) => text == "integer",
-        Value::Array(items) => items.iter().any(asks_for_integers),
-        Value::Object(members) => members.values().any(asks_for_integers),
-        _ => false,
     }
 }
 

@@ -59,7 +59,11 @@ impl Union {
     }
 
     fn allows(&self, accepting: usize) -> bool {
-        self.branches.is_empty() || accepting == 1 || (accepting > 1 && !self.exclusive)
+        match accepting {
+            0 => self.branches.is_empty(),
+            1 => true,
+            _ => !self.exclusive,
+        }
     }
 }
 

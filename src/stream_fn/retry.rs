@@ -23,7 +23,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// Requests after the first.
 const MAX_RETRIES: u32 = 3;
 /// The longest wait a provider may ask for, unless the request's options say another. That of the reference.
-const MAX_ASKED: Duration = Duration::from_secs(60);
+const MAX_ASKED: Duration = Duration::from_mins(1);
 
 /// Asks a model again while its failure is a [transient](Failure::is_transient) one and nothing of an answer was told.
 ///
@@ -64,13 +64,15 @@ pub struct Retry<F, W> {
     policy: Arc<Policy>,
 }
 
+type OnRetry = Arc<dyn Fn(&RetryAttempt) + Send + Sync>;
+
 #[derive(Clone)]
 struct Policy {
     max_retries: u32,
     first_delay: Duration,
     max_delay: Duration,
     jitter: Arc<dyn Fn() -> f64 + Send + Sync>,
-    on_retry: Option<Arc<dyn Fn(&RetryAttempt) + Send + Sync>>,
+    on_retry: Option<OnRetry>,
 }
 
 /// A request that will be made again.
@@ -215,7 +217,7 @@ impl Policy {
         let doubled = self.first_delay.saturating_mul(2_u32.saturating_pow(retry - 1));
         let own = doubled.min(self.max_delay);
         let jitter = Some((self.jitter)()).filter(|jitter| (0.0..=1.0).contains(jitter));
-        let own = own - own.mul_f64(jitter.unwrap_or_default() / 4.0);
+        let own = own.saturating_sub(own.mul_f64(jitter.unwrap_or_default() / 4.0));
         let asked = failure.retry_after().unwrap_or_default();
         let longest = match request.options.max_retry_delay_ms {
             None => MAX_ASKED,

@@ -1,11 +1,12 @@
 //! What running tools report, on its way to the run.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 
 use futures_util::task::AtomicWaker;
 
 use crate::message::ToolResult;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The updates of a batch of calls, told apart by their position in it.
 ///
@@ -154,6 +155,8 @@ mod tests {
         updates.close(0);
         first.push("late".into());
         second.push("other".into());
+        second.close();
+        second.push("late".into());
         updates.close(7); // never opened
         assert_eq!(texts(&updates), [(0, "in time".to_owned()), (1, "other".to_owned())]);
     }

@@ -215,7 +215,10 @@ fn c019_threads_that_queue_while_runs_end_lose_nothing() {
             }
             finished.store(true, Ordering::Release);
         });
+        let mut behind = 0;
         while !done.load(Ordering::Acquire) || agent.has_queued() {
+            behind += usize::from(done.load(Ordering::Acquire));
+            assert!(behind <= 2, "a run ends with messages queued");
             block_on(agent.prompt("go").unwrap());
             for id in promised.lock().unwrap().drain(..) {
                 assert!(agent.recall(id).is_none(), "promised to a run, and not delivered by it");

@@ -322,7 +322,9 @@ fn c120_nothing_is_kept_of_runs_that_are_over() {
     let probe = Arc::new(());
     let held = || Arc::strong_count(&probe) - 1;
     let (in_stream, in_tool) = (Arc::clone(&probe), Arc::clone(&probe));
+    let asked = AtomicUsize::new(0);
     let model = move |request: Request, _: CancellationToken| {
+        assert!(asked.fetch_add(1, Ordering::Relaxed) < 2_000, "asked again and again");
         let kept = Arc::clone(&in_stream);
         let answered = request.messages.last().is_some_and(|last| last.role() == "toolResult");
         let never = stream::pending().map(move |event: AssistantEvent| {

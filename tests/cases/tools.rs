@@ -162,6 +162,31 @@ fn c018_an_update_while_the_hook_is_asked_is_late() {
     assert!(!rig.log.line().contains("xu"), "{}", rig.log.line());
 }
 
+/// C018: what a tool reports is told when it reports it, though it goes on, and wherever it does it.
+#[test]
+fn c018_progress_is_told_while_the_tool_goes_on() {
+    let kept = Arc::new(Mutex::new(None));
+    let rig = Rig::new([calls("a:t")], |agent, _| {
+        let kept = Arc::clone(&kept);
+        agent.tool(tool("t", move |_, cx| {
+            let kept = Arc::clone(&kept);
+            async move {
+                cx.progress("from within");
+                kept.lock().unwrap().replace(cx);
+                std::future::pending::<&str>().await
+            }
+        }))
+    });
+    let mut run = rig.start("go");
+    run.stall();
+    assert!(rig.log.line().ends_with("xs(a) xu(a)"), "{}", rig.log.line());
+    kept.lock().unwrap().take().unwrap().progress("from elsewhere");
+    run.stall();
+    assert!(rig.log.line().ends_with("xs(a) xu(a) xu(a)"), "{}", rig.log.line());
+    rig.agent.abort();
+    run.finish();
+}
+
 /// C018 with a thread that reports on and on: no update behind the call's end (I1 checks that), none in a later run.
 #[test]
 fn c018_updates_of_a_thread_stop_at_the_end_of_the_call() {

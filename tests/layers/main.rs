@@ -10,7 +10,7 @@ use imports::{Import, imports};
 
 /// The modules of the crate, by layer. `agent::state` is a layer of its own right: it is pure, the agent is not.
 const LAYERS: [&[&str]; 8] = [
-    &["error", "partial_json", "schema"],
+    &["error", "partial_json", "schema", "sync"],
     &["message"],
     &["event"],
     &["machine", "queue", "agent::state"],
@@ -22,6 +22,9 @@ const LAYERS: [&[&str]; 8] = [
 
 /// The layers up to this one neither wait, nor know the time, nor do input and output.
 const LAST_PURE: usize = 3;
+
+/// A number with a unit, which is all that is pure of `std::time`.
+const A_VALUE: &str = "std::time::Duration";
 
 /// What no pure layer imports.
 const IMPURE: &[&str] = &[
@@ -41,6 +44,9 @@ const IMPURE: &[&str] = &[
     "tokio",
     "tokio_util",
 ];
+
+/// What of `std::sync` others than the facade may name: nobody waits for it.
+const SHARED: [&str; 2] = ["std::sync::Arc", "std::sync::Weak"];
 
 /// The layer of an item or module, by its path from the root of the crate.
 fn layer(path: &[String]) -> Option<usize> {
@@ -65,10 +71,16 @@ fn violations(path: &[String], source: &str) -> Vec<String> {
         return vec![format!("{module} has no layer: say in tests/layers which")];
     };
     let wrong = imports(path, source).into_iter().filter_map(|import| match import {
+        Import::Outside(outside)
+            if module != "sync" && outside.starts_with("std::sync") && !SHARED.contains(&outside.as_str()) =>
+        {
+            Some(format!("{module} imports {outside}, past crate::sync"))
+        }
         Import::Outside(outside) => {
             let impure = IMPURE
                 .iter()
                 .any(|bad| outside == *bad || outside.starts_with(&format!("{bad}::")));
+            let impure = impure && outside != A_VALUE;
             (impure && own <= LAST_PURE).then(|| format!("{module} is pure but imports {outside}"))
         }
         Import::Async => (own <= LAST_PURE).then(|| format!("{module} is pure but waits")),
@@ -213,6 +225,12 @@ fn a_planted_import_is_found() {
         ),
         ("machine::core", "async fn f() {}", "pure but waits"),
         ("machine::core", "fn f() { let _ = async {}; }", "pure but waits"),
+        (
+            "agent::run",
+            "fn f(flag: &std::sync::atomic::AtomicBool) {}",
+            "imports std::sync::atomic::AtomicBool, past crate::sync",
+        ),
+        ("agent::run", "use std::sync;", "imports std::sync, past crate::sync"),
         ("queue", "extern crate rand;", "pure but imports rand"),
         ("unknown", "", "unknown has no layer"),
     ];
@@ -249,6 +267,8 @@ fn what_is_no_import_is_let_be() {
             "agent",
             "use crate::agent_loop::AgentLoop; use tokio_util::sync::CancellationToken; use std::time::Instant;",
         ),
+        ("queue", "use std::sync::{Arc, Weak}; use crate::sync::Mutex;"),
+        ("sync", "pub(crate) use std::sync::Mutex;"),
         ("agent::state", "use crate::{event::AgentEvent, queue::Queues};"),
         ("machine", "macro_rules! m { () => { crate::message::AgentMessage } }"),
     ];

@@ -1,10 +1,12 @@
 //! Abort at every position of a run (§4.6).
 
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 
-use turnstate::machine::{AwaitingSteering, ExecutionMode, Limits, RunEnd};
+use turnstate::machine::{AfterAnswer, AfterSteering, AfterTurn, AwaitingSteering, ExecutionMode, Limits, RunEnd};
 use turnstate::{Message, QueueKind, StopReason, Transcript};
 
+use crate::driver::model;
 use crate::script::Script;
 use crate::words::{calls, line, names, result, said, text, user};
 
@@ -214,6 +216,42 @@ fn a_tool_result_is_never_last() {
     script.abort_at = Some(0);
     let over = script.drive(AwaitingSteering::resume(transcript, Limits::default()));
     assert_eq!(over.line(), "as ts ms(a) me(a/aborted) te(aborted)[0] ae[1]");
+}
+
+/// The two phases that have nothing to tell: between the last turn and the end of the run.
+#[test]
+fn behind_the_last_turn() {
+    let turn = |limits| {
+        let run = AwaitingSteering::prompt(Transcript::new(), vec![user("go")], limits);
+        let AfterSteering::Requesting(request) = run.handle_steering(vec![]) else {
+            panic!("the first turn is open")
+        };
+        let mut streaming = request.stream(&model(), 0);
+        let end = text()
+            .into_iter()
+            .find_map(|event| streaming.handle(event).break_value());
+        let AfterAnswer::TurnEnd(turn) = streaming.finish(end.expect("the answer ends"), 0) else {
+            panic!("it has no calls")
+        };
+        turn.handle_stop(false)
+    };
+    let AfterTurn::AtLimit(at_limit) = turn(Limits::max_turns(NonZeroU32::MIN)) else {
+        panic!("it had its turn")
+    };
+    let AfterTurn::AwaitingSteering(steering) = turn(Limits::default()) else {
+        panic!("it may have more turns")
+    };
+    let AfterSteering::FollowUp(follow_up) = steering.handle_steering(vec![]) else {
+        panic!("there is nothing to do")
+    };
+    for mut ended in [at_limit.abort(&model(), 0), follow_up.abort(&model(), 0)] {
+        let told: Vec<_> = std::iter::from_fn(|| ended.poll_event()).collect();
+        assert_eq!(
+            line(&told),
+            "as ts ms(u go) me(u go) ms(a) mu me(a/stop) te(stop)[0] ae[2]"
+        );
+        assert_eq!(ended.end(), RunEnd::Aborted);
+    }
 }
 
 /// §4.6: the stop hook is not asked, no queue is looked at, no request is made once aborted (I6).

@@ -5,14 +5,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use turnstate::machine::{
-    AfterAnswer, AfterFollowUp, AfterSteering, AfterTurn, AnswerEnd, AtLimit, AwaitingSteering, Ended, ExecutingTools,
-    ExecutionMode, FollowUp, PreflightCall, Requesting, RunEnd, RunningCall, Streaming, ToolAction, TurnEnd,
+    AfterAnswer, AfterFollowUp, AfterSteering, AfterTurn, AnswerEnd, AwaitingSteering, Ended, ExecutingTools,
+    ExecutionMode, PreflightCall, RunEnd, RunningCall, Streaming, ToolAction,
 };
 use turnstate::{
     AgentEvent, AgentState, AssistantEvent, AssistantMessage, Message, Messages, Model, ToolResult, Transcript,
 };
 
 use crate::invariants::check_run;
+use crate::phase::{Phase, in_phase};
 use crate::words::{line, no_arguments};
 
 /// More steps than any run of these tests has (I2).
@@ -103,33 +104,6 @@ pub(crate) fn drive<W: World>(world: &mut W, run: AwaitingSteering<Message>) -> 
         };
     }
     panic!("the run does not end (I2): {}", line(&driver.told))
-}
-
-enum Phase {
-    AwaitingSteering(AwaitingSteering<Message>),
-    Requesting(Requesting<Message>),
-    Streaming(Box<Streaming<Message>>),
-    ExecutingTools(Box<ExecutingTools<Message>>),
-    TurnEnd(TurnEnd<Message>),
-    AtLimit(AtLimit<Message>),
-    FollowUp(FollowUp<Message>),
-    Ended(Ended<Message>),
-}
-
-/// Does the same in any phase.
-macro_rules! in_phase {
-    ($phase:expr, $state:ident => $body:expr) => {
-        match $phase {
-            Phase::AwaitingSteering($state) => $body,
-            Phase::Requesting($state) => $body,
-            Phase::Streaming($state) => $body,
-            Phase::ExecutingTools($state) => $body,
-            Phase::TurnEnd($state) => $body,
-            Phase::AtLimit($state) => $body,
-            Phase::FollowUp($state) => $body,
-            Phase::Ended($state) => $body,
-        }
-    };
 }
 
 struct Driver<'a, W> {

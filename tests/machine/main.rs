@@ -7,15 +7,22 @@
 #[cfg(test)]
 mod aborts;
 #[cfg(test)]
+mod chance;
+#[cfg(test)]
 mod driver;
 #[cfg(test)]
 mod invariants;
+#[cfg(test)]
+mod phase;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod script;
 #[cfg(test)]
 mod streaming;
+#[cfg(test)]
+#[allow(dead_code, reason = "the fuzz targets use more of it")]
+mod tape;
 #[cfg(test)]
 mod tools;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! An answer while it streams.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use turnstate::machine::{AfterAnswer, AfterSteering, AnswerEnd, AwaitingSteering, Limits, RunEnd, Streaming};
 use turnstate::{
@@ -249,6 +250,30 @@ fn the_final_message() {
             panic!("it has no calls")
         };
         assert_eq!(turn.message().as_assistant(), Some(&expected));
+    }
+}
+
+/// What failed while the run was aborted was aborted; an answer that was complete stays so.
+#[test]
+fn an_end_under_abort() {
+    let break_by = |event| streaming().handle(event).break_value().expect("it ends the answer");
+    for (end, expected) in [
+        (AnswerEnd::failed("x"), StopReason::Aborted),
+        (AnswerEnd::cut(), StopReason::Aborted),
+        (AnswerEnd::aborted(), StopReason::Aborted),
+        (break_by(AssistantEvent::error("x")), StopReason::Aborted),
+        (break_by(done()), StopReason::Stop),
+    ] {
+        let about = format!("{end:?}");
+        let message = match streaming().finish(end.under_abort(), 0) {
+            AfterAnswer::TurnEnd(turn) => Arc::clone(turn.message()),
+            AfterAnswer::Ended(ended) => Arc::clone(ended.into_parts().1.last().expect("an answer")),
+            AfterAnswer::ExecutingTools(_) => panic!("it has no calls"),
+        };
+        let answer = message.as_assistant().expect("an answer");
+        assert_eq!(answer.stop_reason, expected, "{about}");
+        let error = answer.error_message.as_deref();
+        assert_eq!(error.unwrap_or("Request was aborted"), "Request was aborted", "{about}");
     }
 }
 

@@ -145,13 +145,15 @@ fn told(batch: &mut ExecutingTools<Message>) -> String {
 
 /// The next call to be checked; its start is told.
 fn check(batch: &mut ExecutingTools<Message>) -> PreflightCall {
-    loop {
+    // What the call before left to tell, and the start of this one.
+    for _ in 0..3 {
         match batch.poll_action() {
-            ToolAction::Tell => drop(told(batch)),
+            ToolAction::Tell => assert_ne!(told(batch), "", "there is something to tell"),
             ToolAction::Preflight(call) => return call,
             other => panic!("no call to check but {other:?}"),
         }
     }
+    panic!("no call to check")
 }
 
 /// The next call to be run.
@@ -206,6 +208,22 @@ fn the_mode_is_fixed_once_a_call_was_announced() {
     );
 }
 
+/// Calls are checked one after the other, and a witness says which it is.
+#[test]
+fn nothing_happens_while_a_call_is_checked() {
+    for mode in [ExecutionMode::Parallel, ExecutionMode::Sequential] {
+        let mut batch = begun(&["a", "a", "a"], mode);
+        for index in 0..3 {
+            let call = check(&mut batch);
+            assert_eq!(call.index(), index);
+            assert!(matches!(batch.poll_action(), ToolAction::Wait));
+            assert_eq!(told(&mut batch), "");
+            batch.reject(call, ToolResult::error("no"), 0);
+        }
+        assert!(matches!(batch.poll_action(), ToolAction::Tell));
+    }
+}
+
 /// C007: abort during the preflight of a later call: none is run.
 #[test]
 fn abort_during_preflight() {
@@ -213,7 +231,9 @@ fn abort_during_preflight() {
     let call = check(&mut batch);
     batch.allow(call, no_arguments());
     let second = check(&mut batch);
+    assert!(!batch.is_aborted());
     batch.abort(0);
+    assert!(batch.is_aborted());
     assert_eq!(
         told(&mut batch),
         "xe(a!) xe(b!) xs(c) xe(c!) ms(r a!) me(r a!) ms(r b!) me(r b!) ms(r c!) me(r c!)"
@@ -242,6 +262,7 @@ fn abort_while_calls_run() {
         line(&events),
         "xe(a!) ms(r a!) me(r a!) ms(r b) me(r b) ms(r c) me(r c) te(toolUse)[3]"
     );
+    assert_eq!(names(turn.new_messages()), "u go, a/toolUse, r a!, r b, r c");
     let aborted = turn.tool_results()[0].as_tool_result().expect("a result");
     assert_eq!(
         (aborted.text().as_str(), &aborted.details),

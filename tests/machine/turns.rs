@@ -10,7 +10,7 @@ use turnstate::{
 };
 
 use crate::script::Script;
-use crate::words::{calls, calls_then, names, result, said, text, text_then, user};
+use crate::words::{calls, calls_then, line, names, result, said, text, text_then, user};
 
 /// A run of this script, as heard, and its end.
 fn heard(mut script: Script) -> (String, RunEnd) {
@@ -28,6 +28,28 @@ fn a_run_with_one_tool() {
          ?stop ?steering ?follow_ups ae[4]"
     );
     assert_eq!(end, RunEnd::Completed);
+}
+
+/// I5: what a phase had not told when it was left counts in the next, which tells it first.
+#[test]
+fn what_was_not_told_counts_all_the_same() {
+    let run = || AwaitingSteering::prompt(Transcript::new(), vec![user("go")], Limits::default());
+    let AfterSteering::Requesting(mut request) = run().handle_steering(vec![user("s")]) else {
+        panic!("the first turn is open")
+    };
+    assert_eq!(names(request.transcript().iter()), "u go");
+    let told: Vec<_> = std::iter::from_fn(|| request.poll_event()).collect();
+    assert_eq!(line(&told), "as ts ms(u go) me(u go) ms(u s) me(u s)");
+    assert_eq!(names(request.transcript().iter()), "u go, u s");
+
+    let AfterSteering::Requesting(request) = run().handle_steering(vec![]) else {
+        panic!("the first turn is open")
+    };
+    let (transcript, added) = request.fail(&Model::new("m"), "no".into(), 0).into_parts();
+    assert_eq!(
+        (names(transcript.iter()), names(&added)),
+        ("u go, a/error".into(), "u go, a/error".into())
+    );
 }
 
 /// C040, C041: what is said during a batch waits for its results.

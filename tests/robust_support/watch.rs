@@ -52,6 +52,10 @@ impl Watch {
 
 impl Seen {
     fn take(&mut self, event: &AgentEvent, cx: &ListenerContext<'_>) {
+        if let AgentEvent::AgentStart = event {
+            // Between runs the transcript may be replaced, which no event tells.
+            self.fold.set_transcript(cx.transcript());
+        }
         self.fold.apply(event);
         self.events.push(event.clone());
         if let Err(error) = self.nesting.check(event) {

@@ -1,6 +1,7 @@
 //! What the tool gets of what the model sends.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use turnstate::schema::ArgumentsSchema;
 
 use super::{check, problems};
 
@@ -104,6 +105,11 @@ fn c105_coercion_reaches_every_part() {
             Some(json!([1, 2])),
         ),
         (
+            json!({ "items": { "items": integer } }),
+            json!([[3.0]]),
+            Some(json!([[3]])),
+        ),
+        (
             json!({ "prefixItems": [{ "type": "string" }, integer], "items": { "type": "boolean" } }),
             json!([1, "2", "true"]),
             Some(json!(["1", 2, true])),
@@ -158,6 +164,29 @@ fn c105_coercion_reaches_every_part() {
             Some(json!("1")),
         ),
     ]);
+}
+
+/// Whatever else in the arguments has to be coerced.
+#[test]
+fn c105_what_is_of_an_allowed_type_stays() {
+    let rows = [
+        ("boolean", "string", json!(true)),
+        ("boolean", "integer", json!(true)),
+        ("integer", "string", json!(5)),
+        ("number", "string", json!(1.5)),
+        ("number", "boolean", json!(1)),
+        ("string", "number", json!("5")),
+        ("string", "boolean", json!("true")),
+        ("null", "string", json!(null)),
+        ("array", "string", json!([])),
+        ("object", "string", json!({})),
+    ];
+    for (own, other, value) in rows {
+        for types in [[own, other], [other, own]] {
+            let schema = json!({ "prefixItems": [{ "type": types }, { "type": "integer" }] });
+            assert_table(vec![(schema, json!([value, "1"]), Some(json!([value, 1])))]);
+        }
+    }
 }
 
 #[test]
@@ -333,4 +362,13 @@ fn c116_the_tool_gets_coerced_arguments_in_the_models_order() {
     let sent = json!({ "c": "5", "extra": [], "b": null, "a": "1" });
     let got = check(&schema, &sent).unwrap();
     assert_eq!(got.to_string(), r#"{"c":5,"extra":[],"a":1}"#);
+}
+
+#[test]
+fn what_passed_is_an_object_unless_the_schema_takes_something_else() {
+    let schema = ArgumentsSchema::compile(&json!({ "properties": { "a": { "type": "integer" } } }));
+    for (sent, wanted) in [(json!({ "a": "1" }), json!({ "a": 1 })), (json!(["a"]), json!(["a"]))] {
+        let got = schema.check("t", &Map::new(), sent).unwrap();
+        assert_eq!((got.as_value(), got.as_object()), (&wanted, wanted.as_object()));
+    }
 }

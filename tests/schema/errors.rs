@@ -43,6 +43,16 @@ fn c112_error_text() {
     assert!(received.starts_with("{\n  \"zz\": \"1\",\n"), "{received}");
 }
 
+/// What is coerced and still refused is refused as what it was coerced to: `"3"` was no fault.
+#[test]
+fn c112_error_text_of_what_was_coerced() {
+    let schema = json!({ "properties": { "n": { "type": "integer", "minimum": 5 } } });
+    assert_eq!(
+        problems(&schema, &json!({ "n": "3" })),
+        ["n: 3 is less than the minimum of 5"]
+    );
+}
+
 #[test]
 fn c112_error_text_of_unions() {
     let branches = json!([{ "type": "integer" }, { "type": "number" }, { "type": "null" }]);
@@ -50,18 +60,32 @@ fn c112_error_text_of_unions() {
         "properties": {
             "any": { "anyOf": branches },
             "one": { "$ref": "#/$defs/One<a b>~1~0" },
+            "no": { "not": { "anyOf": branches } },
             "list": { "items": { "anyOf": [{ "$ref": "#/properties/any" }, { "type": "boolean" }] } },
         },
         "$defs": { "One<a b>/~": { "oneOf": branches } },
     });
-    let huge = "x".repeat(1000);
+    let (long, huge) = ("x".repeat(200), "x".repeat(1000));
     for (sent, wanted) in [
+        // Only what is wrong is told, also of a union within another keyword.
+        (
+            json!({ "any": 1, "no": "x", "one": [] }),
+            "one: [] matches none of the 3 alternatives",
+        ),
+        (
+            json!({ "no": 1.5 }),
+            r#"no: {"anyOf":[{"type":"integer"},{"type":"number"},{"type":"null"}]} is not allowed for 1.5"#,
+        ),
         (json!({ "any": "x" }), r#"any: "x" matches none of the 3 alternatives"#),
         (
             json!({ "one": 1 }),
             "one: 1 matches 2 of the 3 alternatives, not exactly one",
         ),
         (json!({ "one": [] }), "one: [] matches none of the 3 alternatives"),
+        (
+            json!({ "one": long }),
+            "one: the value matches none of the 3 alternatives",
+        ),
         (
             json!({ "one": huge }),
             "one: the value matches none of the 3 alternatives",

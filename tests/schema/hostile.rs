@@ -1,11 +1,20 @@
 //! Schemas and values that are broken or made to hurt: they are refused, none panics or hangs.
 
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use turnstate::schema::{ArgumentsSchema, SchemaError, ValidationError};
 
 use super::check;
+
+/// What `work` gives, which has to come at all: taking for ever fails the test instead of hanging it.
+fn returned<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (give, given) = mpsc::channel();
+    thread::spawn(move || give.send(work()));
+    given.recv_timeout(Duration::from_secs(10)).expect("it returns")
+}
 
 /// The schema of an object whose `x` is a `schema`.
 fn x(schema: &Value) -> Value {
@@ -45,15 +54,10 @@ fn c110_catastrophic_patterns_are_bounded() {
             x(&json!({ "anyOf": [{ "pattern": pattern }, { "type": "integer" }] })),
             x(&json!({ "patternProperties": { pattern: { "type": "integer" } }, "additionalProperties": false })),
         ] {
-            let start = Instant::now();
             for arguments in [json!({ "x": long }), json!({ "x": { long.as_str(): "1" } })] {
-                let _ = check(&schema, &arguments);
+                let schema = schema.clone();
+                let _ = returned(move || check(&schema, &arguments));
             }
-            assert!(
-                start.elapsed() < Duration::from_secs(5),
-                "{schema}: {:?}",
-                start.elapsed()
-            );
         }
     }
     let exceeded = x(&json!({ "type": "string", "pattern": r"^(?=(a+)+$)" }));
@@ -72,15 +76,17 @@ fn cycles_of_references_end() {
         json!({ "not": { "$ref": "#" } }),
         json!({ "additionalProperties": { "$ref": "#" }, "type": ["object", "integer"] }),
     ] {
-        let schema = ArgumentsSchema::compile(&schema);
-        for arguments in [
-            json!({ "n": "5" }),
-            json!({ "n": {} }),
-            json!({ "n": null }),
-            json!(3.0),
-        ] {
-            let _ = schema.check("t", &Map::new(), arguments); // it returns
-        }
+        returned(move || {
+            let schema = ArgumentsSchema::compile(&schema);
+            for arguments in [
+                json!({ "n": "5" }),
+                json!({ "n": {} }),
+                json!({ "n": null }),
+                json!(3.0),
+            ] {
+                let _ = schema.check("t", &Map::new(), arguments);
+            }
+        });
     }
 }
 
@@ -96,9 +102,7 @@ fn ambiguous_unions_do_not_take_exponential_time() {
     for _ in 0..100 {
         value = json!({ "n": value, "a": 1, "b": 1 });
     }
-    let start = Instant::now();
-    assert!(check(&schema, &value).is_err());
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(returned(move || check(&schema, &value)).is_err());
 }
 
 #[test]
@@ -115,6 +119,7 @@ fn depth_is_bounded() {
         (0..levels).fold(leaf, |inner, _| json!({ "n": inner }))
     }
     let any = ArgumentsSchema::compile(&json!({}));
+    let list = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     let recursive = ArgumentsSchema::compile(&json!({ "$ref": "#/$defs/n", "$defs": {
         "n": { "allOf": [{ "anyOf": [{ "type": "integer" }, { "$ref": "#/$defs/o" }] }] },
         "o": { "properties": { "n": { "$ref": "#/$defs/n" } }, "type": "object" },
@@ -124,11 +129,9 @@ fn depth_is_bounded() {
     let coerced = recursive.check("t", &Map::new(), deepest).unwrap();
     assert_eq!(coerced.into_value(), nested(80, json!(5)));
     for (levels, fits) in [(128, true), (129, false), (300, false)] {
-        assert_eq!(
-            any.check("t", &Map::new(), nested(levels, json!(1))).is_ok(),
-            fits,
-            "{levels}"
-        );
+        for arguments in [nested(levels, json!(1)), list(levels)] {
+            assert_eq!(any.check("t", &Map::new(), arguments).is_ok(), fits, "{levels}");
+        }
         let _ = recursive.check("t", &Map::new(), nested(levels, json!("x"))); // it returns
     }
     let original = nested(300, json!(1));

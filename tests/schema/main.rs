@@ -8,6 +8,8 @@ mod coercion;
 mod errors;
 #[cfg(feature = "jsonschema")]
 mod hostile;
+#[cfg(feature = "jsonschema")]
+mod integral;
 #[cfg(not(feature = "jsonschema"))]
 mod off;
 #[cfg(feature = "jsonschema")]
@@ -33,6 +35,14 @@ fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
         Err(ValidationError::Arguments { problems, .. }) => problems.iter().map(ToString::to_string).collect(),
         Err(error) => vec![error.to_string()],
     }
+}
+
+#[test]
+fn debug_shows_the_schema_or_why_there_is_none() {
+    let shown = format!("{:?}", ArgumentsSchema::compile(&serde_json::json!({ "minimum": 42 })));
+    assert_eq!(shown.contains("42"), cfg!(feature = "jsonschema"), "{shown}");
+    let shown = format!("{:?}", ArgumentsSchema::compile(&Value::Null));
+    assert!(shown.contains("NotASchema"), "{shown}");
 }
 
 #[test]

@@ -98,6 +98,16 @@ fn draft_4_exclusive_bounds_are_mapped() {
 }
 
 #[test]
+fn dependencies_of_older_drafts_hold() {
+    let exclusive = json!({ "minimum": 1, "exclusiveMinimum": true });
+    assert_table(vec![(
+        json!({ "dependencies": { "a": ["b"], "c": { "properties": { "d": exclusive } } } }),
+        vec![same(json!({ "a": 1, "b": 1 })), same(json!({ "c": 1, "d": 2 }))],
+        vec![json!({ "a": 1 }), json!({ "c": 1, "d": 1 })],
+    )]);
+}
+
+#[test]
 fn malformed_keywords_are_ignored_and_the_others_hold() {
     let odd = json!({
         "type": "object",
@@ -168,8 +178,21 @@ fn references_within_the_document_are_followed() {
             "#/definitions/L%3Ca%20b%3E",
             json!({ "definitions": { "L<a b>": integer } }),
         ),
+        (
+            "#/definitions/L%3ca%20b%3e",
+            json!({ "definitions": { "L<a b>": integer } }),
+        ),
         ("#/definitions/L<é b>", json!({ "definitions": { "L<é b>": integer } })),
         ("#/components/N", json!({ "components": { "N": exclusive } })),
+        // Names that mean something elsewhere.
+        (
+            "#/components/items/1",
+            json!({ "components": { "items": [true, integer] } }),
+        ),
+        (
+            "#/$defs/additionalItems",
+            json!({ "$defs": { "additionalItems": integer } }),
+        ),
         ("#n", json!({ "$defs": { "N": { "$anchor": "n", "type": "integer" } } })),
         (
             "#n",

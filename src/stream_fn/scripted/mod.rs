@@ -5,12 +5,13 @@ mod stream;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::message::AssistantEvent;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Request, StreamFn};
 
