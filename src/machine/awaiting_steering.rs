@@ -17,7 +17,7 @@ use super::{Ended, FollowUp, Limits, Requesting, tells_events};
 /// ```
 #[derive(Debug, Clone)]
 pub struct AwaitingSteering<M> {
-    pub(super) core: Core<M>,
+    pub(super) core: Box<Core<M>>,
     pub(super) next: NextTurn,
 }
 
@@ -62,7 +62,7 @@ impl<M: AgentMessage> AwaitingSteering<M> {
     /// Begins a run that answers what the transcript ends with.
     pub fn resume(transcript: Transcript<M>, limits: Limits) -> Self {
         Self {
-            core: Core::new(transcript, limits.max_turns),
+            core: Box::new(Core::new(transcript, limits.max_turns)),
             next: NextTurn::First { steered: false },
         }
     }

@@ -9,7 +9,8 @@ use crate::message::{AgentMessage, AssistantMessage, Message, Messages, Model, S
 
 use super::{Ended, RunEnd};
 
-/// The run so far.
+/// The run so far. It goes from phase to phase in a box: a phase is moved some ten times in a turn, through a future each
+/// time something is asked of a hook.
 ///
 /// A phase queues events; [`poll_event`](Self::poll_event) hands them out one by one, and only then do they count:
 /// a message enters the transcript when its `message_end` is told (I5). A phase that is left before all was told takes
@@ -127,7 +128,7 @@ impl<M: AgentMessage> Core<M> {
     }
 
     /// Ends the run where it stands. What is to be told before the end counts only when it is told.
-    pub(super) fn end(mut self, end: RunEnd) -> Ended<M> {
+    pub(super) fn end(mut self: Box<Self>, end: RunEnd) -> Ended<M> {
         let messages = self.all_added();
         self.tell(AgentEvent::AgentEnd { messages });
         Ended { core: self, end }
@@ -135,7 +136,7 @@ impl<M: AgentMessage> Core<M> {
 
     /// Ends the run because something failed outside a response: with an assistant message that says so, in the open
     /// turn or one of its own.
-    pub(super) fn fail(self, model: &Model, error: String, now: u64) -> Ended<M> {
+    pub(super) fn fail(self: Box<Self>, model: &Model, error: String, now: u64) -> Ended<M> {
         self.close(
             AssistantMessage::local(model, StopReason::Error, error, now),
             RunEnd::Failed,
@@ -144,7 +145,7 @@ impl<M: AgentMessage> Core<M> {
 
     /// Ends the run because it was aborted outside a response and outside tools. An open turn has no answer yet and
     /// gets one that says so; so does a tool result, which would make the next model go on with what was cancelled.
-    pub(super) fn abort(mut self, model: &Model, now: u64) -> Ended<M> {
+    pub(super) fn abort(mut self: Box<Self>, model: &Model, now: u64) -> Ended<M> {
         self.revoke();
         let ends_with_result = matches!(
             self.all_added().last().and_then(|last| last.as_message()),
@@ -160,7 +161,7 @@ impl<M: AgentMessage> Core<M> {
         )
     }
 
-    fn close(mut self, message: AssistantMessage, end: RunEnd) -> Ended<M> {
+    fn close(mut self: Box<Self>, message: AssistantMessage, end: RunEnd) -> Ended<M> {
         if !self.leaves_turn_open() {
             self.tell(AgentEvent::TurnStart);
         }

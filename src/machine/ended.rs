@@ -32,7 +32,7 @@ impl RunEnd {
 /// A run that is over; only its last events are yet to be told.
 #[derive(Debug, Clone)]
 pub struct Ended<M> {
-    pub(super) core: Core<M>,
+    pub(super) core: Box<Core<M>>,
     pub(super) end: RunEnd,
 }
 

@@ -33,7 +33,7 @@ const TRUNCATED: &str = "Tool call was not executed: the response hit the output
 /// are answered from the start and none is handed out.
 #[derive(Debug, Clone)]
 pub struct ExecutingTools<M> {
-    core: Core<M>,
+    core: Box<Core<M>>,
     message: Arc<M>,
     /// The transcript with the message last: results of the batch are not visible in it.
     before: Transcript<M>,
@@ -84,7 +84,7 @@ pub enum ToolAction {
 tells_events!(ExecutingTools);
 
 impl<M: AgentMessage> ExecutingTools<M> {
-    pub(super) fn new(core: Core<M>, message: Arc<M>, calls: Vec<Arc<ToolCall>>) -> Self {
+    pub(super) fn new(core: Box<Core<M>>, message: Arc<M>, calls: Vec<Arc<ToolCall>>) -> Self {
         let mut before = core.transcript.clone();
         before.push(Arc::clone(&message));
         let calls = calls.into_iter().map(|call| Slot {

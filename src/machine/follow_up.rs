@@ -17,7 +17,7 @@ use super::{Ended, Requesting, RunEnd, tells_events};
 /// ```
 #[derive(Debug, Clone)]
 pub struct FollowUp<M> {
-    pub(super) core: Core<M>,
+    pub(super) core: Box<Core<M>>,
     pub(super) terminated: bool,
 }
 

@@ -14,7 +14,7 @@ use super::{Ended, Streaming, tells_events};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Requesting<M> {
-    pub(super) core: Core<M>,
+    pub(super) core: Box<Core<M>>,
 }
 
 tells_events!(Requesting);
@@ -31,7 +31,7 @@ impl<M: AgentMessage> Requesting<M> {
         self.core.settle();
         Streaming {
             core: self.core,
-            partial: PartialMessage::new(model, now),
+            partial: Box::new(PartialMessage::new(model, now)),
             started: false,
         }
     }

@@ -25,8 +25,8 @@ use super::{ABORTED_REQUEST, Ended, ExecutingTools, RunEnd, TurnEnd, tells_event
 /// forgotten: [`finish`](Self::finish) wants an [`AnswerEnd`], and a terminal event gives one.
 #[derive(Debug, Clone)]
 pub struct Streaming<M> {
-    pub(super) core: Core<M>,
-    pub(super) partial: PartialMessage,
+    pub(super) core: Box<Core<M>>,
+    pub(super) partial: Box<PartialMessage>,
     pub(super) started: bool,
 }
 
@@ -142,7 +142,7 @@ impl<M: AgentMessage> Streaming<M> {
         let message = self.partial.message();
         AgentEvent::MessageStart {
             message: Arc::new(M::from(message.clone().into())),
-            folded: (!message.content.is_empty()).then(|| Box::new(self.partial.clone())),
+            folded: (!message.content.is_empty()).then(|| self.partial.clone()),
         }
     }
 

@@ -18,7 +18,7 @@ use super::{AwaitingSteering, Ended, RunEnd, tells_events};
 /// ```
 #[derive(Debug, Clone)]
 pub struct TurnEnd<M> {
-    core: Core<M>,
+    core: Box<Core<M>>,
     message: Arc<M>,
     tool_results: Vec<Arc<M>>,
     terminated: bool,
@@ -38,7 +38,7 @@ pub enum AfterTurn<M> {
 tells_events!(TurnEnd);
 
 impl<M: AgentMessage> TurnEnd<M> {
-    pub(super) fn new(mut core: Core<M>, message: Arc<M>, tool_results: Vec<Arc<M>>, terminated: bool) -> Self {
+    pub(super) fn new(mut core: Box<Core<M>>, message: Arc<M>, tool_results: Vec<Arc<M>>, terminated: bool) -> Self {
         core.tell(AgentEvent::TurnEnd {
             message: Arc::clone(&message),
             tool_results: tool_results.clone(),
@@ -106,7 +106,7 @@ impl<M: AgentMessage> TurnEnd<M> {
 /// A run that has had all its turns and is complete, unless something is queued.
 #[derive(Debug, Clone)]
 pub struct AtLimit<M> {
-    core: Core<M>,
+    core: Box<Core<M>>,
     terminated: bool,
 }
 
