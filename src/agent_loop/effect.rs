@@ -51,10 +51,6 @@ impl<M, T> fmt::Debug for NextStep<M, T> {
 }
 
 /// Where the loop stands between effects.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one; a box per phase would cost more than its moves"
-)]
 pub(super) enum Step<M, T> {
     AwaitingSteering(AwaitingSteering<M>),
     Requesting(Requesting<M>),

@@ -65,10 +65,6 @@ impl Engine for ByHand<'_> {
 }
 
 /// Where a run stands.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one; it is moved a few times per turn"
-)]
 enum Phase {
     AwaitingSteering(AwaitingSteering<Msg>),
     Requesting(Requesting<Msg>),
