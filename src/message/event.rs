@@ -62,6 +62,9 @@ pub struct ResponseHead {
     /// See [`AssistantMessage::model`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// See [`AssistantMessage::response_model`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response_model: Option<String>,
     /// See [`AssistantMessage::response_id`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,

@@ -201,8 +201,13 @@ impl PartialMessage {
                 field.clone_from(said);
             }
         }
-        if head.response_id.is_some() {
-            self.message.response_id.clone_from(&head.response_id);
+        for (field, said) in [
+            (&mut self.message.response_model, &head.response_model),
+            (&mut self.message.response_id, &head.response_id),
+        ] {
+            if said.is_some() {
+                field.clone_from(said);
+            }
         }
     }
 

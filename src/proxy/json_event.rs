@@ -115,7 +115,7 @@ impl Kind {
     /// The fields it has.
     fn fields(self) -> &'static [&'static str] {
         match self {
-            Self::Start => &["api", "provider", "model", "responseId"],
+            Self::Start => &["api", "provider", "model", "responseModel", "responseId"],
             Self::TextStart | Self::ThinkingStart => &["contentIndex"],
             Self::TextDelta | Self::ThinkingDelta | Self::ToolCallDelta => &["contentIndex", "delta"],
             Self::TextEnd | Self::ThinkingEnd => &["contentIndex", "contentSignature"],
@@ -160,6 +160,7 @@ enum Field {
     Api,
     Provider,
     Model,
+    ResponseModel,
     ResponseId,
     #[serde(other)]
     Other,
@@ -189,6 +190,7 @@ struct Rare {
     api: Option<JsonText>,
     provider: Option<JsonText>,
     model: Option<JsonText>,
+    response_model: Option<JsonText>,
     response_id: Option<JsonText>,
 }
 
@@ -252,6 +254,7 @@ impl Rare {
             Field::Api => self.api = fields.next_value()?,
             Field::Provider => self.provider = fields.next_value()?,
             Field::Model => self.model = fields.next_value()?,
+            Field::ResponseModel => self.response_model = fields.next_value()?,
             Field::ResponseId => self.response_id = fields.next_value()?,
             Field::Type | Field::ContentIndex | Field::Delta | Field::Other => {}
         }
@@ -263,6 +266,7 @@ impl Rare {
             api: self.api.map(JsonText::alone),
             provider: self.provider.map(JsonText::alone),
             model: self.model.map(JsonText::alone),
+            response_model: self.response_model.map(JsonText::alone),
             response_id: self.response_id.map(JsonText::alone),
         };
         (head != ResponseHead::default()).then(|| Box::new(head))

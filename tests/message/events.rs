@@ -45,6 +45,18 @@ fn model_events() {
         (json!({ "type": "start" }), AssistantEvent::start()),
         (json!({ "type": "start", "responseId": "r" }), head("r")),
         (
+            json!({ "type": "start", "api": "a", "provider": "p", "model": "m", "responseModel": "n", "responseId": "r" }),
+            AssistantEvent::Start {
+                head: Some(Box::new(ResponseHead {
+                    api: Some("a".into()),
+                    provider: Some("p".into()),
+                    model: Some("m".into()),
+                    response_model: Some("n".into()),
+                    response_id: Some("r".into()),
+                })),
+            },
+        ),
+        (
             json!({ "type": "text_start", "contentIndex": 0 }),
             AssistantEvent::TextStart { content_index: 0 },
         ),

@@ -363,11 +363,15 @@ fn usage_may_be_missing_or_odd() {
 
 #[test]
 fn the_head_and_the_whole_message_arrive() {
-    let head = json!({"type": "start", "api": "a", "provider": "p", "model": "m-2", "responseId": "r"});
+    let head = json!({"type": "start", "api": "a", "provider": "p", "model": "m-2", "responseModel": "m-3", "responseId": "r"});
     let message = fold(decode(px(&[head, done("stop")])));
     assert_eq!(
-        (message.model.as_str(), message.response_id.as_deref()),
-        ("m-2", Some("r"))
+        (
+            message.model.as_str(),
+            message.response_model.as_deref(),
+            message.response_id.as_deref()
+        ),
+        ("m-2", Some("m-3"), Some("r"))
     );
     let whole = json!({"role": "assistant", "content": [{"type": "text", "text": "whole"}], "responseId": "r"});
     let message = fold(decode(px(&[
