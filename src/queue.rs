@@ -113,6 +113,18 @@ impl<M> Queue<M> {
         }
     }
 
+    /// Marks what a look takes as leased.
+    fn take(&mut self) -> VecDeque<(QueueId, Arc<M>)> {
+        let portion = self.portion();
+        let free = self.entries.iter_mut().filter(|entry| !entry.leased);
+        free.take(portion)
+            .map(|entry| {
+                entry.leased = true;
+                (entry.id, Arc::clone(&entry.message))
+            })
+            .collect()
+    }
+
     fn place(&self, id: QueueId) -> Option<usize> {
         // Ids ascend along the queue.
         self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
@@ -243,31 +255,16 @@ impl<M> Queues<M> {
 
     /// Leases what a look at a queue takes, for a run that is about to begin with it.
     pub fn lease(&self, kind: QueueKind) -> Lease<M> {
-        self.lease_locked(&mut self.lock(), kind)
+        let entries = self.lock().queue(kind).take();
+        self.lease_of(kind, entries)
     }
 
-    fn lease_locked(&self, inner: &mut Inner<M>, kind: QueueKind) -> Lease<M> {
-        let queue = inner.queue(kind);
-        let portion = queue.portion();
-        let taken = queue.entries.iter_mut().filter(|entry| !entry.leased).take(portion);
-        let entries = taken
-            .map(|entry| {
-                entry.leased = true;
-                (entry.id, Arc::clone(&entry.message))
-            })
-            .collect();
+    /// To be called without the lock, as a lease takes it when it is dropped.
+    fn lease_of(&self, kind: QueueKind, entries: VecDeque<(QueueId, Arc<M>)>) -> Lease<M> {
         Lease {
             queues: self.clone(),
             kind,
             entries,
-        }
-    }
-
-    fn no_lease(&self, kind: QueueKind) -> Lease<M> {
-        Lease {
-            queues: self.clone(),
-            kind,
-            entries: VecDeque::new(),
         }
     }
 }
@@ -313,18 +310,20 @@ impl<M> RunTicket<M> {
     /// Leases what a look at a queue takes.
     pub fn lease(&self, kind: QueueKind) -> Lease<M> {
         let mut inner = self.queues.lock();
-        if inner.is_active(self.id) {
-            self.queues.lease_locked(&mut inner, kind)
+        let entries = if inner.is_active(self.id) {
+            inner.queue(kind).take()
         } else {
-            self.queues.no_lease(kind)
-        }
+            VecDeque::new()
+        };
+        drop(inner);
+        self.queues.lease_of(kind, entries)
     }
 
     /// The look of a run that would end: what steering it has not seen, else follow-ups; if there is nothing, the run
     /// is no longer active from this very moment.
     pub fn last_look(&self) -> Lease<M> {
         let looked = self.last_look_unless_closed();
-        looked.unwrap_or_else(|| self.queues.no_lease(QueueKind::FollowUp))
+        looked.unwrap_or_else(|| self.queues.lease_of(QueueKind::FollowUp, VecDeque::new()))
     }
 
     /// The same; `None` if the run was closed by somebody else, so that what is queued, if anything, is not for it.
@@ -333,14 +332,15 @@ impl<M> RunTicket<M> {
         if !inner.is_active(self.id) {
             return None;
         }
-        let mut lease = self.queues.lease_locked(&mut inner, QueueKind::Steering);
-        if lease.is_empty() {
-            lease = self.queues.lease_locked(&mut inner, QueueKind::FollowUp);
+        let (mut kind, mut entries) = (QueueKind::Steering, inner.steering.take());
+        if entries.is_empty() {
+            (kind, entries) = (QueueKind::FollowUp, inner.follow_up.take());
         }
-        if lease.is_empty() {
+        if entries.is_empty() {
             inner.close(self.id);
         }
-        Some(lease)
+        drop(inner);
+        Some(self.queues.lease_of(kind, entries))
     }
 
     /// The run will not look again; whether anything is queued in this moment.
