@@ -78,6 +78,7 @@ fn what_is_leased_returns_to_its_place_unless_committed() {
         (lease.kind(), texts(&lease.messages())),
         (Steering, vec!["s1", "s2", "s3"])
     );
+    assert!(!lease.is_empty());
     push(&queues, Steering, "s4");
     assert!(
         queues

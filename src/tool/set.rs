@@ -240,3 +240,20 @@ impl fmt::Debug for RegisteredTool {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::json_tool;
+
+    #[test]
+    fn only_copies_are_the_same_set() {
+        let set = || ToolSet::new().with(json_tool("t", "t", json!({}), async |_, _| "ok"));
+        let one = set();
+        assert!(one.ptr_eq(&one.clone()));
+        assert!(!one.ptr_eq(&set()));
+        assert!(!one.ptr_eq(&one.with(json_tool("u", "u", json!({}), async |_, _| "ok"))));
+    }
+}

@@ -228,6 +228,24 @@ fn c010_a_grace_waits_for_tools_that_need_time_to_stop() {
     }
 }
 
+/// C010 with a grace: the hook of a call that ends within it is polled once, so that one that never answers does not
+/// spend the grace.
+#[test]
+fn c010_a_grace_does_not_wait_for_a_hook() {
+    let gate = CancellationToken::new();
+    let rig = Rig::new([calls("a:slow")], |agent, _| {
+        let agent = agent.tool(gated("slow", &gate)).grace(std::future::pending);
+        agent.after_tool_call(|_| std::future::pending::<turnstate::ResultPatch>())
+    });
+    let mut run = rig.start("go");
+    run.stall();
+    rig.agent.abort();
+    run.stall();
+    gate.cancel();
+    run.finish();
+    assert_eq!(rig.result("a"), "Operation aborted");
+}
+
 /// C011: a stalled model is dropped; the partial is kept.
 #[test]
 fn c011_a_stalled_model_is_dropped_and_the_partial_kept() {

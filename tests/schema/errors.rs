@@ -69,6 +69,10 @@ fn c112_error_text_of_unions() {
     for (sent, wanted) in [
         // Only what is wrong is told, also of a union within another keyword.
         (
+            json!({ "one": null, "any": "x" }),
+            r#"any: "x" matches none of the 3 alternatives"#,
+        ),
+        (
             json!({ "any": 1, "no": "x", "one": [] }),
             "one: [] matches none of the 3 alternatives",
         ),

@@ -10,7 +10,7 @@ use turnstate::schema::{ArgumentsSchema, SchemaError, ValidationError};
 use super::check;
 
 /// What `work` gives, which has to come at all: taking for ever fails the test instead of hanging it.
-fn returned<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn returned<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (give, given) = mpsc::channel();
     thread::spawn(move || give.send(work()));
     given.recv_timeout(Duration::from_secs(10)).expect("it returns")

@@ -192,7 +192,8 @@ proptest! {
 
     #[test]
     fn every_refusal_has_a_bounded_reason(schema in schema(), value in value()) {
-        if let Err(error) = ArgumentsSchema::compile(&schema).check("t", &Map::new(), value) {
+        let checked = super::hostile::returned(move || ArgumentsSchema::compile(&schema).check("t", &Map::new(), value));
+        if let Err(error) = checked {
             let text = error.to_string();
             prop_assert!(text.starts_with("Validation failed for tool \"t\":\n  - "), "{text}");
             prop_assert!(text.ends_with("\n\nReceived arguments:\n{}"), "{text}");
