@@ -304,7 +304,11 @@ impl AgentMessage for Counted {
 /// C119: no message is ever copied, in queues, transcript, events and requests.
 #[test]
 fn c119_messages_are_shared_not_copied() {
-    let model = turnstate::ScriptedModel::new().fallback(|_| "ok");
+    let asked = AtomicUsize::new(0);
+    let model = turnstate::ScriptedModel::new().fallback(move |_| {
+        assert!(asked.fetch_add(1, Ordering::Relaxed) < 2_000, "asked again and again");
+        "ok"
+    });
     let agent = AgentBuilder::<Counted>::new("scripted-1", model).build();
     for n in 0..500 {
         agent.steer(n.to_string());
