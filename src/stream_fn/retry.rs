@@ -32,8 +32,9 @@ const MAX_ASKED: Duration = Duration::from_mins(1);
 /// that only one is told.
 ///
 /// The wait doubles from 1 second up to 30, less up to a quarter at random. If the provider asks for a longer one
-/// (`Retry-After`), that is kept, exactly; unless it is above [`StreamOptions::max_retry_delay_ms`] (60 seconds if
-/// absent, no limit if 0), which is told as the failure it is, at once. As in the reference.
+/// (`Retry-After`), that is kept, exactly; unless it is above
+/// [`max_retry_delay_ms`](crate::StreamOptions::max_retry_delay_ms) (60 seconds if absent, no limit if 0), which is told
+/// as the failure it is, at once. As in the reference.
 ///
 /// ```text
 ///            +-----------------(over)-----------------+
