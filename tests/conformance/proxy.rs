@@ -160,7 +160,7 @@ async fn observe_answer(
                 error_message,
                 usage,
                 message,
-                failure: None,
+                failure: _,
             } => partial
                 .clone()
                 .broken(reason, error_message, *usage, message.map(|message| *message)),
