@@ -49,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
                 std::io::stdout().flush()?;
             }
             AgentEvent::ToolExecutionStart { call, .. } => {
-                println!("[{} {}]", call.name, Value::from(call.arguments.clone()))
+                println!("[{} {}]", call.name, Value::from(call.arguments.clone()));
             }
             _ => {}
         }

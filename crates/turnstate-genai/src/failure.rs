@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use genai::Error;
+use genai::resolver::Error as ResolverError;
 use serde_json::Value;
 use turnstate::Failure;
 
@@ -68,6 +69,10 @@ impl Failed {
                 Self::status(status.as_u16(), retry_after, format!("{status}: {told}"))
             }
             Error::ChatResponse { body, .. } => Self::in_stream(body),
+            Error::Resolver {
+                resolver_error: ResolverError::ApiKeyEnvNotFound { env_name },
+                ..
+            } => Self::new(format!("there is no key: set {env_name}")),
             Error::Resolver { resolver_error, .. } => Self::new(resolver_error.to_string()),
             other => match other.status() {
                 Some(status) => Self::status(status.as_u16(), None, other.to_string()),
@@ -145,6 +150,8 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 mod tests {
     use std::time::Duration;
 
+    use genai::ModelIden;
+    use genai::adapter::AdapterKind;
     use serde_json::json;
 
     use super::*;
@@ -165,6 +172,18 @@ mod tests {
             assert_eq!(retry_after_ms(value, now), ms, "{value}");
         }
         assert_eq!(retry_after_ms("7", now + Duration::from_secs(1)), Some(7_000));
+    }
+
+    #[test]
+    fn a_missing_key_says_which() {
+        let error = Error::Resolver {
+            model_iden: ModelIden::new(AdapterKind::Anthropic, "m"),
+            resolver_error: ResolverError::ApiKeyEnvNotFound {
+                env_name: "ANTHROPIC_API_KEY".into(),
+            },
+        };
+        let failed = Failed::of_genai(&error);
+        assert_eq!(failed, Failed::new("there is no key: set ANTHROPIC_API_KEY"));
     }
 
     #[test]
