@@ -347,3 +347,81 @@ async fn runs() {
         assert!(matches!(key, Some("no-key" | "Bearer no-key")), "{key:?}");
     }
 }
+
+/// Images, own and foreign reasoning, failed results and options, as they are on the wire.
+#[tokio::test]
+async fn requests() {
+    let transcript = |api: &str| {
+        let thinking = json!({"type": "thinking", "thinking": "Hm.", "thinkingSignature": "sign"});
+        let redacted = json!({"type": "thinking", "thinking": "[Reasoning redacted]", "thinkingSignature": "secret"});
+        json!([
+            {"role": "user", "content": [
+                {"type": "text", "text": "Look."},
+                {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            ], "timestamp": 0},
+            {"role": "assistant", "api": api, "provider": "mine", "model": "other", "content": [
+                thinking, {"type": "text", "text": "Foreign."},
+            ]},
+            {"role": "assistant", "api": api, "provider": "mine", "model": "m-1", "content": [
+                thinking, redacted, {"type": "text", "text": ""},
+                {"type": "toolCall", "id": "c", "name": "see", "arguments": {}},
+            ]},
+            {"role": "toolResult", "toolCallId": "c", "toolName": "see", "isError": true, "timestamp": 0, "content": [
+                {"type": "text", "text": "dark"},
+                {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            ]},
+        ])
+    };
+    let anthropic = json!([
+        {"role": "user", "content": [
+            {"type": "text", "text": "Look."},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ]},
+        {"role": "assistant", "content": "Foreign."},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "sign"},
+            {"type": "redacted_thinking", "data": "secret"},
+            {"type": "tool_use", "id": "c", "name": "see", "input": {}},
+        ]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "is_error": true, "content": [
+            {"type": "text", "text": "dark"},
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        ]}]},
+    ]);
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}});
+    let openai = json!([
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Look."}, image]},
+        {"role": "assistant", "content": "Foreign."},
+        {"role": "assistant", "content": "", "reasoning_content": "Hm.\n[Reasoning redacted]", "tool_calls": [
+            {"type": "function", "id": "c", "function": {"name": "see", "arguments": "{}"}},
+        ]},
+        {"role": "tool", "content": "dark", "tool_call_id": "c"},
+        {"role": "user", "content": [{"type": "text", "text": "Images of the tool results:"}, image]},
+    ]);
+    for (api, messages) in [("anthropic-messages", anthropic), ("openai-completions", openai)] {
+        let server = Server::start([Reply::error(500, "")]).await.unwrap();
+        let mut request = Request::new(model(api, server.url()));
+        request.system_prompt = "Be brief.".into();
+        for message in transcript(api).as_array().unwrap() {
+            let message: Message = serde_json::from_value(message.clone()).unwrap();
+            request.messages.push(message.into());
+        }
+        request.api_key = Some("secret".into());
+        let options = json!({"temperature": 0.5, "maxTokens": 7, "headers": {"x-own": "1"}});
+        request.options = std::sync::Arc::new(serde_json::from_value(options).unwrap());
+        let _: Vec<_> = GenaiModel::new()
+            .stream(request, CancellationToken::new())
+            .collect()
+            .await;
+        let asked = server.asked().remove(0);
+        assert_eq!(asked.body["messages"], messages, "{api}");
+        assert_eq!(
+            (&asked.body["temperature"], &asked.body["max_tokens"]),
+            (&json!(0.5), &json!(7))
+        );
+        assert_eq!(asked.header("x-own"), Some("1"));
+        let key = asked.header("x-api-key").or(asked.header("authorization"));
+        assert!(matches!(key, Some("secret" | "Bearer secret")), "{key:?}");
+    }
+}
