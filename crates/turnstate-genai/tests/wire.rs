@@ -4,7 +4,8 @@ use futures_util::StreamExt;
 use loopback::{Reply, Server};
 use serde_json::{Value, json};
 use turnstate::{
-    Agent, AssistantEvent, CancellationToken, ErrorReason, Failure, Message, Model, Request, Retry, StreamFn, json_tool,
+    Agent, AgentEvent, AssistantEvent, CancellationToken, ErrorReason, Failure, Message, Model, Request, Retry,
+    StreamFn, json_tool,
 };
 use turnstate_genai::GenaiModel;
 
@@ -424,4 +425,44 @@ async fn requests() {
         let key = asked.header("x-api-key").or(asked.header("authorization"));
         assert!(matches!(key, Some("secret" | "Bearer secret")), "{key:?}");
     }
+}
+
+/// What the user says while a tool runs is in the next request, behind the result.
+#[tokio::test]
+async fn steering() {
+    let server = Server::start([
+        Reply::data([
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"now","arguments":""}}]},"finish_reason":"tool_calls"}]}"#,
+            "[DONE]",
+        ]),
+        Reply::data([r#"{"choices":[{"delta":{"content":"Noon."},"finish_reason":"stop"}]}"#, "[DONE]"]),
+    ])
+    .await
+    .unwrap();
+    let agent = Agent::builder(model("openai-completions", server.url()), GenaiModel::new())
+        .tool(json_tool(
+            "now",
+            "The time",
+            json!({"type": "object"}),
+            async |_, _| "12:00",
+        ))
+        .build();
+    let mut run = agent.prompt("What time is it?").unwrap();
+    while let Some(event) = run.next().await {
+        if let AgentEvent::ToolExecutionStart { .. } = event {
+            agent.steer("In one word.");
+        }
+    }
+    assert_eq!(run.await.into_result().unwrap().text(), "Noon.");
+    assert_eq!(
+        server.asked()[1].body["messages"],
+        json!([
+            {"role": "user", "content": "What time is it?"},
+            {"role": "assistant", "content": "", "tool_calls": [
+                {"type": "function", "id": "c", "function": {"name": "now", "arguments": "{}"}},
+            ]},
+            {"role": "tool", "content": "12:00", "tool_call_id": "c"},
+            {"role": "user", "content": "In one word."},
+        ])
+    );
 }
