@@ -2,6 +2,7 @@
 //!
 //! A [`Server`] gives its [`Reply`]s in order, one per connection, and keeps what it was asked.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,8 +17,8 @@ use tokio::task::JoinHandle;
 pub struct Asked {
     /// The path of its URL.
     pub path: String,
-    /// Its headers, names in lower case.
-    pub headers: Vec<(String, String)>,
+    /// Its headers, names in lower case; clients send them in any order.
+    pub headers: BTreeMap<String, String>,
     /// Its body.
     pub body: Value,
 }
@@ -25,10 +26,7 @@ pub struct Asked {
 impl Asked {
     /// The value of the header `name` (in lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        headers
-            .find(|(known, _)| known == name)
-            .map(|(_, value)| value.as_str())
+        self.headers.get(name).map(String::as_str)
     }
 }
 
@@ -182,13 +180,13 @@ async fn receive(socket: &mut BufReader<TcpStream>) -> io::Result<Asked> {
             line => lines.push(line.to_owned()),
         }
     }
-    let headers: Vec<(String, String)> = lines
+    let headers: BTreeMap<String, String> = lines
         .iter()
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length");
-    let mut body = vec![0; length.and_then(|(_, length)| length.parse().ok()).unwrap_or(0)];
+    let length = headers.get("content-length");
+    let mut body = vec![0; length.and_then(|length| length.parse().ok()).unwrap_or(0)];
     socket.read_exact(&mut body).await?;
     Ok(Asked {
         path: lines
