@@ -57,11 +57,11 @@ struct Call {
     /// The provider's name for its place.
     key: u64,
     index: usize,
+    /// As the provider gave them; empty until then.
+    id: String,
+    name: String,
     arguments: String,
     patch: ToolCallPatch,
-    /// It began with an id that was made up.
-    anonymous: bool,
-    unnamed: bool,
 }
 
 impl Answer {
@@ -160,35 +160,42 @@ impl Answer {
         });
     }
 
-    /// A piece of the call at `key`, which begins with the first: its id and its name may come late, or never.
+    /// A piece of the call at `key`, which begins with the first: its id and its name may come late, or never. Another id
+    /// is another call, since some providers give all of their calls one place.
     pub(crate) fn call(&mut self, key: u64, id: &str, name: &str) {
         if let Some(call) = self.calls.iter_mut().find(|call| call.key == key) {
-            if call.anonymous && !id.is_empty() {
-                call.patch.id = Some(id.to_owned());
+            if id.is_empty() || call.id.is_empty() || call.id == id {
+                for (known, said, patch) in [
+                    (&mut call.id, id, &mut call.patch.id),
+                    (&mut call.name, name, &mut call.patch.name),
+                ] {
+                    if known.is_empty() && !said.is_empty() {
+                        said.clone_into(known);
+                        *patch = Some(said.to_owned());
+                    }
+                }
+                return;
             }
-            if call.unnamed && !name.is_empty() {
-                call.patch.name.get_or_insert_default().push_str(name);
-            }
-            return;
+            self.end_call(key);
         }
         self.begin(None, None);
         self.end_prose();
         let index = self.take_index();
         self.called = true;
-        let anonymous = id.is_empty();
-        let id = if anonymous {
+        let told = if id.is_empty() {
             format!("call_{}_{index}", self.messages)
         } else {
             id.to_owned()
         };
-        self.events.push_back(AssistantEvent::tool_call_start(index, id, name));
+        self.events
+            .push_back(AssistantEvent::tool_call_start(index, told, name));
         self.calls.push(Call {
             key,
             index,
+            id: id.to_owned(),
+            name: name.to_owned(),
             arguments: String::new(),
             patch: ToolCallPatch::default(),
-            anonymous,
-            unnamed: name.is_empty(),
         });
     }
 
@@ -366,5 +373,106 @@ fn stop_reason(reason: &str) -> Stop {
         "content_filter" | "refusal" | "safety" | "recitation" | "blocklist" | "prohibited_content" | "spii"
         | "image_safety" | "language" | "error_toxic" => Stop::Refused,
         _ => Stop::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What is told of an answer behind its start, without the usage.
+    fn told(say: impl FnOnce(&mut Answer)) -> Vec<Value> {
+        let mut answer = Answer::new(Arc::new("m".into()), 3);
+        say(&mut answer);
+        let events = std::iter::from_fn(|| answer.pop()).map(|event| {
+            let mut json = serde_json::to_value(event).unwrap();
+            json.as_object_mut().unwrap().remove("usage");
+            json
+        });
+        events.skip(1).collect()
+    }
+
+    #[test]
+    fn what_ends_mean() {
+        for (reason, called, end) in [
+            ("STOP", false, json!({"type": "done", "reason": "stop"})),
+            ("end_turn", true, json!({"type": "done", "reason": "toolUse"})),
+            ("tool_calls", false, json!({"type": "done", "reason": "stop"})),
+            ("MAX_TOKENS", true, json!({"type": "done", "reason": "length"})),
+            (
+                "refusal",
+                true,
+                json!({"type": "error", "reason": "error", "errorMessage": "the provider withheld the answer: refusal"}),
+            ),
+            (
+                "OTHER",
+                false,
+                json!({"type": "error", "reason": "error", "errorMessage": "the provider stopped: OTHER"}),
+            ),
+        ] {
+            let events = told(|answer| {
+                answer.text("x");
+                if called {
+                    answer.call(0, "c", "now");
+                }
+                answer.stop(reason);
+                answer.finish();
+                answer.fail(Failed::new("nothing counts behind the end"));
+            });
+            assert_eq!(events.last(), Some(&end), "{reason}");
+        }
+    }
+
+    /// Of arguments that are told whole, again and again, the difference is told; what contradicts is told at the end.
+    #[test]
+    fn arguments_that_repeat() {
+        let events = told(|answer| {
+            answer.call(0, "c", "now");
+            for all in ["", r#"{"a""#, r#"{"a""#, r#"{"a":1}"#, "no JSON", r#"{"b":2}"#] {
+                answer.arguments_so_far(0, all);
+            }
+            answer.end_call(0);
+        });
+        assert_eq!(
+            events,
+            [
+                json!({"type": "toolcall_start", "contentIndex": 0, "id": "c", "toolName": "now"}),
+                json!({"type": "toolcall_delta", "contentIndex": 0, "delta": r#"{"a""#}),
+                json!({"type": "toolcall_delta", "contentIndex": 0, "delta": ":1}"}),
+                json!({"type": "toolcall_end", "contentIndex": 0, "toolCall": {"arguments": {"b": 2}}}),
+            ]
+        );
+    }
+
+    /// Calls at one place are told apart by their ids; what repeats is no news, and what is late is told at the end.
+    #[test]
+    fn calls_at_one_place() {
+        let events = told(|answer| {
+            answer.call(0, "a", "one");
+            answer.call(0, "a", "one");
+            answer.arguments(0, "{}");
+            answer.call(0, "b", "");
+            answer.call(0, "", "two");
+            answer.call(0, "", "two");
+            answer.end_call(0);
+            answer.arguments(7, "{}");
+            answer.call(7, "late", "three");
+            answer.end_call(7);
+        });
+        assert_eq!(
+            events,
+            [
+                json!({"type": "toolcall_start", "contentIndex": 0, "id": "a", "toolName": "one"}),
+                json!({"type": "toolcall_delta", "contentIndex": 0, "delta": "{}"}),
+                json!({"type": "toolcall_end", "contentIndex": 0}),
+                json!({"type": "toolcall_start", "contentIndex": 1, "id": "b", "toolName": ""}),
+                json!({"type": "toolcall_end", "contentIndex": 1, "toolCall": {"name": "two"}}),
+                json!({"type": "toolcall_start", "contentIndex": 2, "id": "call_3_2", "toolName": ""}),
+                json!({"type": "toolcall_delta", "contentIndex": 2, "delta": "{}"}),
+                json!({"type": "toolcall_end", "contentIndex": 2, "toolCall": {"id": "late", "name": "three"}}),
+            ]
+        );
     }
 }

@@ -58,3 +58,102 @@ impl Events {
         answer.finish();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use genai::chat::{MessageContent, StopReason, StreamChunk, ToolChunk, Usage};
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(id: &str, arguments: Value, signature: Option<&str>) -> ToolCall {
+        ToolCall {
+            call_id: id.into(),
+            fn_name: "now".into(),
+            fn_arguments: arguments,
+            thought_signatures: signature.map(|signature| vec![signature.into()]),
+        }
+    }
+
+    fn told(events: Vec<ChatStreamEvent>) -> Vec<Value> {
+        let (mut reader, mut answer) = (Events::default(), Answer::new(Arc::new("m".into()), 0));
+        for event in events {
+            reader.read(event, &mut answer);
+        }
+        let events = std::iter::from_fn(|| answer.pop());
+        events.map(|event| serde_json::to_value(event).unwrap()).collect()
+    }
+
+    fn end(content: Option<MessageContent>) -> ChatStreamEvent {
+        ChatStreamEvent::End(StreamEnd {
+            captured_usage: Some(Usage {
+                prompt_tokens: Some(5),
+                completion_tokens: Some(-1),
+                total_tokens: Some(9),
+                ..Usage::default()
+            }),
+            captured_stop_reason: Some(StopReason::from("STOP".to_owned())),
+            captured_content: content,
+            ..StreamEnd::default()
+        })
+    }
+
+    /// Arguments as text so far and as JSON, calls without ids, a signature: as Gemini's and Ollama's adapters tell them.
+    #[test]
+    fn events_become_blocks() {
+        let chunk = |text: &str| StreamChunk { content: text.into() };
+        let tool = |call| ChatStreamEvent::ToolCallChunk(ToolChunk { tool_call: call });
+        let events = told(vec![
+            ChatStreamEvent::Start,
+            ChatStreamEvent::ReasoningChunk(chunk("Hm.")),
+            ChatStreamEvent::ThoughtSignatureChunk(chunk("sign")),
+            ChatStreamEvent::Chunk(chunk("Look.")),
+            tool(call("a", json!(""), None)),
+            tool(call("a", json!("{\"x\":"), None)),
+            tool(call("a", json!("{\"x\":1}"), None)),
+            tool(call("", json!({"y": 2}), Some("sign"))),
+            tool(call("", Value::Null, None)),
+            ChatStreamEvent::Heartbeat,
+            end(None),
+        ]);
+        let usage = json!({"input": 5, "output": 4, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 9});
+        let mut last = events.last().unwrap().clone();
+        last["usage"].as_object_mut().unwrap().remove("cost");
+        assert_eq!(last, json!({"type": "done", "reason": "toolUse", "usage": usage}));
+        assert_eq!(
+            events[..events.len() - 1],
+            [
+                json!({"type": "start"}),
+                json!({"type": "thinking_start", "contentIndex": 0}),
+                json!({"type": "thinking_delta", "contentIndex": 0, "delta": "Hm."}),
+                json!({"type": "thinking_end", "contentIndex": 0, "contentSignature": "sign"}),
+                json!({"type": "text_start", "contentIndex": 1}),
+                json!({"type": "text_delta", "contentIndex": 1, "delta": "Look."}),
+                json!({"type": "text_end", "contentIndex": 1}),
+                json!({"type": "toolcall_start", "contentIndex": 2, "id": "a", "toolName": "now"}),
+                json!({"type": "toolcall_delta", "contentIndex": 2, "delta": "{\"x\":"}),
+                json!({"type": "toolcall_delta", "contentIndex": 2, "delta": "1}"}),
+                json!({"type": "toolcall_start", "contentIndex": 3, "id": "call_0_3", "toolName": "now"}),
+                json!({"type": "toolcall_delta", "contentIndex": 3, "delta": "{\"y\":2}"}),
+                json!({"type": "toolcall_start", "contentIndex": 4, "id": "call_0_4", "toolName": "now"}),
+                json!({"type": "toolcall_end", "contentIndex": 2}),
+                json!({"type": "toolcall_end", "contentIndex": 3, "toolCall": {"thoughtSignature": "sign"}}),
+                json!({"type": "toolcall_end", "contentIndex": 4}),
+            ]
+        );
+    }
+
+    /// Calls that are only in what genai captured are told at the end; those that were told are not told twice.
+    #[test]
+    fn captured_calls_are_told_once() {
+        let captured = || Some(MessageContent::from_tool_calls(vec![call("a", json!({}), None)]));
+        let starts = |events: Vec<Value>| events.iter().filter(|event| event["type"] == "toolcall_start").count();
+        assert_eq!(starts(told(vec![end(captured())])), 1);
+        let tool = ChatStreamEvent::ToolCallChunk(ToolChunk {
+            tool_call: call("a", json!({}), None),
+        });
+        assert_eq!(starts(told(vec![tool, end(captured())])), 1);
+    }
+}

@@ -81,3 +81,58 @@ fn effort(request: &Request) -> Option<ReasoningEffort> {
     let budget = budget.and_then(|budget| u32::try_from(budget).ok());
     Some(budget.map_or(effort, ReasoningEffort::Budget))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn efforts() {
+        for (id, level, map, budgets, effort) in [
+            ("m", "off", Value::Null, json!({}), None),
+            // The word stays in the name, and there is no effort.
+            ("qwen-max", "off", Value::Null, json!({}), Some("zero")),
+            ("m", "low", Value::Null, json!({}), Some("low")),
+            ("m", "xhigh", Value::Null, json!({}), Some("xhigh")),
+            ("m", "high", Value::Null, json!({"high": 4096}), Some("4096")),
+            ("m", "high", json!({"high": "max"}), json!({"high": 4096}), Some("max")),
+            ("m", "minimal", json!({"minimal": null}), json!({}), None),
+        ] {
+            let mut request = Request::new(id);
+            let mut model = (*request.model).clone();
+            model.thinking_level_map = serde_json::from_value(map.clone()).unwrap();
+            request.model = model.into();
+            request.thinking_level = serde_json::from_value(json!(level)).unwrap();
+            let options = json!({"thinkingBudgets": budgets});
+            request.options = std::sync::Arc::new(serde_json::from_value(options).unwrap());
+            let said = of(&request, AdapterKind::OpenAI).reasoning_effort;
+            assert_eq!(
+                said.map(|effort| effort.to_string()).as_deref(),
+                effort,
+                "{id} {level} {map}"
+            );
+        }
+    }
+
+    /// One that OpenAI's adapter reads must not capture calls.
+    #[test]
+    fn captures() {
+        for (adapter, usage, calls) in [
+            (AdapterKind::OpenAI, true, false),
+            (AdapterKind::OpenRouter, true, false),
+            (AdapterKind::OpenAIResp, true, false),
+            (AdapterKind::Anthropic, false, false),
+            (AdapterKind::Gemini, true, true),
+            (AdapterKind::Ollama, true, true),
+        ] {
+            let options = of(&Request::new("m"), adapter);
+            assert_eq!(
+                (options.capture_usage, options.capture_tool_calls),
+                (Some(usage), Some(calls)),
+                "{adapter}"
+            );
+        }
+    }
+}

@@ -136,7 +136,7 @@ impl Made<'_> {
         match self.model.adapter_kind {
             // As it is on the wire: genai pairs texts and signatures by their number, and drops all if one is missing.
             AdapterKind::Anthropic => signature.map(|signature| {
-                let block = if text == REDACTED {
+                let block = if thinking.redacted == Some(true) || text == REDACTED {
                     json!({"type": "redacted_thinking", "data": signature})
                 } else {
                     json!({"type": "thinking", "thinking": text, "signature": signature})
